@@ -1,0 +1,31 @@
+# Each target works from a bare clone: the first one makes .venv and installs the pinned versions into it.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: setup demo test check bench clean
+
+setup: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "samc needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/samc demo --out runs/demo
+
+test: setup
+	$(BIN)/python -m pytest -n 2
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_layers.py
+
+bench: setup
+	$(BIN)/python benchmarks/step.py
+
+clean:
+	rm -rf .venv runs

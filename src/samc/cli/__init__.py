@@ -1,0 +1,64 @@
+"""The command line. Nothing imports it; everything it does is a call that Python users have too."""
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from samc.errors import UserError
+
+HELP = """Continual learning in a fixed memory.
+
+Examples:
+
+  samc run                                            SAMC on the embedded stream, no files needed
+
+  samc run --model gem --dataset split-cifar100       a rival on real data
+
+  samc data fetch cifar100                            get the official files
+
+  samc demo                                           three methods, one table, one picture
+"""
+
+
+def app() -> typer.Typer:
+    """All commands. Each module adds its own, and imports what it needs only when it is run."""
+    from samc.cli import data, demo, run
+
+    commands = typer.Typer(
+        help=HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        context_settings={"token_normalize_func": lambda token: token.replace("_", "-")},
+    )
+    commands.command("run")(run.command())
+    commands.command("demo")(demo.demo)
+    commands.add_typer(data.app, name="data")
+    return commands
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; a mistake that the user can mend is one line and exit code 2."""
+    try:
+        result = typer.main.get_command(app())(args=arguments, standalone_mode=False)
+    except KeyboardInterrupt:
+        fail("interrupted; nothing half-written is left", 130)
+    except typer.Abort:
+        fail("interrupted; nothing half-written is left", 130)
+    except UserError as error:
+        fail(str(error), 2)
+    except OSError as error:  # a full disk, a vanished folder: the system's words are the clearest
+        fail(f"{error.strerror or error}: {error.filename or 'output'}; check the path and the free space", 2)
+    except Exception as error:
+        # typer's own complaints about flags: which class they are depends on its version, what they offer does not
+        if not hasattr(error, "format_message"):
+            raise
+        fail(f"{error.format_message().rstrip('.')}; see: samc --help", 2)
+    else:
+        sys.exit(result if isinstance(result, int) else 0)
+
+
+def fail(message: str, code: int) -> None:
+    print(f"samc: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,139 @@
+"""`samc data`: which data sets are here, whether they are whole, and how to get them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.table import Column, Table
+
+from samc.errors import DataError, unknown
+from samc.streams import cifar, mini_imagenet
+from samc.streams.base import Dataset
+from samc.streams.base import check as check_dataset
+from samc.streams.fetch import ARCHIVES, default_data_dir, fetch
+
+app = typer.Typer(help="The data sets: list, check and fetch them.", no_args_is_help=True)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A data set as it should be."""
+
+    load: Callable[[Path], Dataset]
+    find: Callable[[Path], Path | None]
+    layouts: tuple[str, ...]
+    classes: int
+    per_class: int
+    test_per_class: int
+
+
+KNOWN = {
+    "cifar10": Known(cifar.load_cifar10, partial(cifar.find, "cifar10"), cifar.FOLDERS["cifar10"], 10, 5000, 1000),
+    "cifar100": Known(cifar.load_cifar100, partial(cifar.find, "cifar100"), cifar.FOLDERS["cifar100"], 100, 500, 100),
+    "mini-imagenet": Known(
+        mini_imagenet.load_mini_imagenet,
+        mini_imagenet.find,
+        ("mini-imagenet/{train,test}.npz", "mini-imagenet/{train,test}/<wnid>/*.jpg"),
+        100,
+        500,
+        100,
+    ),
+}
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Where the data sets are; by default $SAMC_DATA, or else samc in your cache folder."),
+]
+
+
+@app.command("list")
+def list_sets(data_dir: DataDir = None) -> None:
+    """Show every data set, the layouts that are accepted, and where it was found.
+
+    Example: samc data list --data-dir ~/data
+    """
+    folder = data_dir or default_data_dir()
+    table = Table("data set", Column("layouts accepted", overflow="fold"), Column("found", overflow="fold"))
+    for name, known in KNOWN.items():
+        found = known.find(folder)
+        table.add_row(name, "\n".join(known.layouts), f"{found.name}/" if found else "no")
+    typer.echo(f"in {folder}:")
+    Console().print(table)
+
+
+@app.command()
+def check(
+    name: Annotated[
+        str | None, typer.Argument(help=f"One of {', '.join(KNOWN)}; by default all that are here.")
+    ] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Read the data sets whole and verify checksums, shapes and counts.
+
+    Example: samc data check
+
+    Example: samc data check cifar100 --data-dir ~/data
+    """
+    if name is not None and name not in KNOWN:
+        raise unknown("data set", name, KNOWN)
+    folder = data_dir or default_data_dir()
+    damaged = []
+    for each in KNOWN if name is None else [name]:
+        if name is None and KNOWN[each].find(folder) is None:
+            typer.echo(f"{each}: missing from {folder}")
+            continue
+        try:
+            typer.echo(f"{each}: {verdict(KNOWN[each], folder)}")
+        except DataError as error:
+            damaged.append(str(error))
+    if damaged:
+        raise DataError("; ".join(damaged))
+
+
+def verdict(known: Known, folder: Path) -> str:
+    """What a data set that could be read holds, and whether that is what it is known to hold."""
+    dataset = known.load(folder)
+    check_dataset(dataset)
+    classes, size = len(dataset.class_names), "x".join(str(side) for side in dataset.x.shape[1:])
+    found = f"{len(dataset.y):,} training and {len(dataset.test_y):,} test images of {size}, {classes} classes"
+    train, test = (np.bincount(labels, minlength=classes) for labels in (dataset.y, dataset.test_y))
+    if classes == known.classes and (train == known.per_class).all() and (test == known.test_per_class).all():
+        return f"ok, {found}, {known.per_class:,} and {known.test_per_class:,} a class; {dataset.source}"
+    return (
+        f"readable but unusual, {found}, {train.min():,} to {train.max():,} and {test.min():,} to {test.max():,} "
+        f"a class where {known.classes} classes with {known.per_class:,} and {known.test_per_class:,} are usual; "
+        f"{dataset.source}"
+    )
+
+
+@app.command("fetch")
+def fetch_set(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(ARCHIVES)}.")],
+    data_dir: DataDir = None,
+    url: Annotated[
+        str | None, typer.Option(help="A mirror of the official archive; its md5 has to be the same.")
+    ] = None,
+) -> None:
+    """Download an official archive, verify it and unpack it; what is there already is left alone.
+
+    Example: samc data fetch cifar100
+
+    Example: samc data fetch cifar10 --data-dir ~/data --url file:///media/cifar-10-python.tar.gz
+    """
+    columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        bar = bars.add_task(name, total=None, visible=False)
+        folder = fetch(
+            name,
+            data_dir or default_data_dir(),
+            url=url,
+            progress=lambda done, total: bars.update(bar, completed=done, total=total, visible=True),
+        )
+        downloaded = bars.tasks[0].visible
+    typer.echo(f"{name}: {'fetched to' if downloaded else 'already whole in'} {folder}")

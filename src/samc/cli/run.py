@@ -1,0 +1,114 @@
+"""`samc run`: one method on one stream, with a live bar, a table at the end and a record on disk."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from rich.console import Console
+
+from samc.config import RunConfig, flag, resolve
+
+HELP = """Learn a stream with one method and write a record.
+
+Examples:
+
+  samc run --model samc --dataset split-synthetic --seed 0 --out runs/first
+
+  samc run --model gem --dataset split-cifar100 --n-tasks 3 --samples-per-task 300
+
+  samc run --dataset folder:my-pictures --n-tasks 4 --image-size 64 --threshold 0.6
+"""
+
+
+def command() -> Callable[..., None]:
+    """The command, with one flag for each setting: a setting that is added to RunConfig is a flag at once."""
+
+    def run(**given: Any) -> None:
+        where = {name: given.pop(name) for name in ("data_dir", "device", "out")}
+        execute({name: value for name, value in given.items() if value is not None}, **where)
+
+    hints = get_type_hints(RunConfig)
+    parameters = []
+    for item in fields(RunConfig):
+        default = "" if item.default is None else f"  [default: {item.default}]"
+        option = typer.Option(flag(item.name), help=item.metadata["help"] + default, show_default=False)
+        parameters.append(parameter(item.name, Annotated[hints[item.name] | None, option]))
+    places = {
+        "data_dir": (Path, "where the data sets are  [default: $SAMC_DATA, else the cache folder]"),
+        "device": (str, "auto, cpu or cuda  [default: auto]"),
+        "out": (Path, "folder for the record  [default: runs/...]"),
+    }
+    for name, (kind, meaning) in places.items():
+        option = typer.Option(flag(name), help=meaning, show_default=False)
+        parameters.append(parameter(name, Annotated[kind | None, option]))
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__doc__ = HELP
+    return run
+
+
+def parameter(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def execute(given: dict[str, Any], data_dir: Path | None, device: str | None, out: Path | None) -> None:
+    """Everything is checked before the first step: names, values, data, the place for the record."""
+    from samc.cli.progress import Bar
+    from samc.device import choose
+    from samc.learners import build, method
+    from samc.protocol import run
+    from samc.record import prepare_folder
+    from samc.report.table import summary
+    from samc.streams import open_stream
+
+    console = Console()
+    config, from_preset = resolve(given, method(given.get("model", RunConfig.model)).settings)
+    where = choose(device or "auto")
+    folder = out or Path("runs") / f"{slug(config.dataset)}-{config.model}-seed{config.seed}-{datetime.now():%y%m%d-%H%M%S}"
+    prepare_folder(folder)
+    try:
+        stream = open_stream(
+            config.dataset,
+            data_dir=data_dir,
+            image_size=config.image_size,
+            seed=config.seed,
+            n_tasks=config.n_tasks,
+            samples_per_task=config.samples_per_task,
+            class_order=config.class_order,
+        )
+        learner = build(config, stream, where)
+        if from_preset:
+            shown = ", ".join(f"{flag(name)} {value}" for name, value in from_preset.items())
+            console.print(f"preset for {config.dataset}: {shown}", highlight=False)
+        with Bar(console, config.model) as bar:
+            record = run(
+                stream,
+                learner,
+                batch_size=config.batch_size,
+                n_epochs=config.n_epochs,
+                watchers=[bar],
+                config=config.as_dict(),
+            )
+        record.save(folder)
+    except BaseException:
+        remove_if_empty(folder)
+        raise
+    console.print(summary({config.model: record}, f"{stream.name}, seed {config.seed}"))
+    console.print(f"record: {folder / 'record.json'}", highlight=False)
+
+
+def slug(dataset: str) -> str:
+    """A dataset's name as part of a folder's name."""
+    return "".join(c if c.isalnum() else "-" for c in dataset.rpartition("/")[2] if c != ":").strip("-") or "data"
+
+
+def remove_if_empty(folder: Path) -> None:
+    """A run that came to nothing leaves nothing behind."""
+    try:
+        folder.rmdir()
+    except OSError:
+        pass  # it was there before, with other things in it

@@ -1,0 +1,6 @@
+"""Completion: what fills the pixels that memory dropped."""
+
+from samc.completion.chain import COMPLETIONS, Completion, parse
+from samc.completion.rules import RULES
+
+__all__ = ["COMPLETIONS", "RULES", "Completion", "parse"]

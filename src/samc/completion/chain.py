@@ -1,0 +1,65 @@
+"""Completion of masked images: a rule, the autoencoder, or the one after the other; kept pixels are never repainted."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, UInt8
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from samc.completion.rules import RULES, Rule
+from samc.errors import unknown
+
+COMPLETIONS = ("zero", "telea", "navier-stokes", "autoencoder", "telea+autoencoder", "navier-stokes+autoencoder")
+
+
+@dataclass(frozen=True)
+class Completion:
+    """How to fill what was dropped: a rule first, then the autoencoder if there is one."""
+
+    rule: Rule
+    autoencoder: nn.Module | None = None
+    device: torch.device = torch.device("cpu")
+
+    def coarse(
+        self, images: UInt8[np.ndarray, "b c h w"], masks: Bool[np.ndarray, "b h w"]
+    ) -> tuple[Float[Tensor, "b c h w"], Bool[Tensor, "b 1 h w"]]:
+        """The rule's picture in [0, 1] and the mask, on the device."""
+        painted = torch.from_numpy(self.rule(images, masks)).to(self.device)
+        return painted.float() / 255, torch.from_numpy(masks).to(self.device)[:, None]
+
+    def __call__(
+        self, images: UInt8[np.ndarray, "b c h w"], masks: Bool[np.ndarray, "b h w"]
+    ) -> Float[Tensor, "b c h w"]:
+        """Completed images in [0, 1]. A rule leaves kept pixels alone; the autoencoder's are overwritten with them."""
+        coarse, kept = self.coarse(images, masks)
+        if self.autoencoder is None or not len(images):
+            return coarse
+        self.autoencoder.eval()
+        with torch.no_grad():
+            painted = torch.cat([self.autoencoder(part) for part in coarse.split(256)])
+        return torch.where(kept, coarse, painted.clamp(0, 1))
+
+    def learn(
+        self, images: UInt8[np.ndarray, "b c h w"], masks: Bool[np.ndarray, "b h w"], lr: float
+    ) -> Float[Tensor, ""]:
+        """One SGD step of the autoencoder towards the true images; returns the reconstruction loss before it."""
+        assert self.autoencoder is not None
+        self.autoencoder.train()
+        coarse, _ = self.coarse(images, masks)
+        truth = torch.from_numpy(images).to(self.device).float() / 255
+        parameters = list(self.autoencoder.parameters())
+        loss = F.mse_loss(self.autoencoder(coarse), truth)
+        with torch.no_grad():
+            for parameter, slope in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+                parameter -= lr * slope
+        return loss.detach()
+
+
+def parse(name: str) -> tuple[Rule, bool]:
+    """The rule that a completion's name begins with, and whether the autoencoder follows it."""
+    if name not in COMPLETIONS:
+        raise unknown("completion", name, COMPLETIONS)
+    rule, _, _ = name.partition("+")
+    return RULES.get(rule, RULES["zero"]), name.endswith("autoencoder")

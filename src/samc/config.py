@@ -1,0 +1,103 @@
+"""Settings of a run: one frozen dataclass that is the command line's flags, the presets' keys and the record's config."""
+
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from samc.errors import ConfigError, unknown
+
+
+def setting(default: Any, meaning: str, choices: tuple[str, ...] = ()) -> Any:
+    """A field with its meaning beside it; the command line shows both."""
+    return field(default=default, metadata={"help": meaning, "choices": choices})
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that a run's result depends on, but for the files it reads and the machine it runs on."""
+
+    model: str = setting("samc", "method: finetune, gem, samc")
+    dataset: str = setting(
+        "split-synthetic",
+        "split-synthetic, split-cifar10, split-cifar100, split-mini-imagenet, npz:PATH or folder:PATH",
+    )
+    preset: str = setting("auto", "named values for this stream; auto takes those made for it, none takes none")
+    seed: int = setting(0, "orders the images, starts the network, draws samples")
+    n_tasks: int | None = setting(None, "use the first so many tasks; for your own data, how many to cut it into")
+    samples_per_task: int | None = setting(None, "use so many training images of each task instead of all")
+    class_order: str = setting("natural", "natural, shuffled, or class numbers like 3,1,2")
+    image_size: int | None = setting(None, "resize your own images to this many pixels a side")
+    n_epochs: int = setting(1, "passes over each task's images")
+    batch_size: int = setting(10, "images a step")
+    lr: float = setting(0.1, "step size of plain SGD")
+    buffer_size: int = setting(10, "memory of each task: the bytes of so many whole images")
+    accounting: str = setting("bytes", "what counts: bytes (everything) or values (colours only)", ("bytes", "values"))
+    memory_strength: float = setting(0.5, "GEM's margin: the least weight of each past task in a projection")
+    replay: str = setting("gem", "how memory is used: gem, agem or er", ("gem", "agem", "er"))
+    threshold: float = setting(0.7, "a pixel is kept if its saliency in [0, 1] is above this")
+    saliency_target: str = setting("label", "class that Grad-CAM explains: label or predicted", ("label", "predicted"))
+    completion: str = setting(
+        "telea+autoencoder",
+        "what fills dropped pixels: zero, telea, navier-stokes, autoencoder, telea+autoencoder",
+    )
+    autoencoder_steps: int = setting(100, "SGD steps of the autoencoder after each task")
+    autoencoder_lr: float = setting(0.1, "step size of the autoencoder")
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value, choices = getattr(self, item.name), item.metadata["choices"]
+            if choices and value is not None and value not in choices:
+                raise unknown(flag(item.name), value, choices)
+        for name in ("n_epochs", "batch_size", "image_size", "n_tasks", "autoencoder_steps"):
+            value = getattr(self, name)
+            if value is not None and value < (0 if name == "autoencoder_steps" else 1):
+                raise ConfigError(f"{flag(name)} is a positive whole number, got {value}")
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+SHARED = ("model", "dataset", "preset", "seed", "n_tasks", "samples_per_task", "class_order", "image_size", "n_epochs",
+          "batch_size", "buffer_size", "accounting")  # fmt: skip
+# settings that mean something for every method: buffer_size and accounting state the terms of a comparison
+
+
+def resolve(given: dict[str, Any], used: tuple[str, ...]) -> tuple[RunConfig, dict[str, Any]]:
+    """Flags over preset over defaults; returns the config and what the preset contributed.
+
+    `used` names the method's own settings. One that was given and is not among them is refused, and those that
+    the method does not use are None, so that a record never shows a value that had no effect.
+    """
+    base = RunConfig(**{name: value for name, value in given.items() if name in ("model", "dataset", "preset")})
+    for name in given:
+        if name not in (*SHARED, *used):
+            raise ConfigError(f"{base.model} has no {flag(name)}; it takes {', '.join(map(flag, used))}")
+    values = preset_values(base.preset, base.dataset, base.model)
+    idle = {item.name: None for item in fields(RunConfig) if item.name not in (*SHARED, *used)}
+    config = replace(base, **{**values, **given, **idle})
+    return config, {name: value for name, value in values.items() if name not in given}
+
+
+def flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+@cache
+def presets() -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
+    """Preset, stream, method, setting: its value, and the grid that it was chosen from."""
+    return yaml.safe_load(files("samc").joinpath("presets.yaml").read_text())
+
+
+def preset_values(preset: str, dataset: str, model: str) -> dict[str, Any]:
+    """What a preset sets for a stream and a method."""
+    if preset not in ("auto", "none", *presets()):
+        raise unknown("preset", preset, ("auto", "none", *presets()))
+    for name, streams in presets().items():
+        if preset in ("auto", name) and dataset in streams:
+            return {setting: entry["value"] for setting, entry in streams[dataset].get(model, {}).items()}
+    if preset in ("auto", "none"):
+        return {}
+    raise ConfigError(f"preset {preset!r} has no values for {dataset}; it has {', '.join(presets()[preset])}")

@@ -1,0 +1,1 @@
+"""Experiments: sets of runs that together make a table or a figure."""

@@ -1,0 +1,52 @@
+"""Gradients as flat vectors: of the current batch, and of every past task's memory."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Batch(NamedTuple):
+    """Images in [0, 1], labels of the stream, and the one task they all belong to."""
+
+    x: Float[Tensor, "b c h w"]
+    y: Int64[Tensor, "b"]
+    task: int
+
+
+def gradient(model: nn.Module, batches: Sequence[Batch]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+    """The gradient of the mean cross-entropy over all the images, each against its own task's classes; and that loss.
+
+    All images go through the network as one batch; the model is left in train mode and its running batch-norm
+    statistics move once.
+    """
+    model.train()
+    features = model.features(torch.cat([batch.x for batch in batches]))  # type: ignore[operator]
+    losses, count = [], 0
+    for batch in batches:
+        part = features[count : count + len(batch.y)]
+        logits = model.head(part, batch.task)  # type: ignore[operator]
+        losses.append(F.cross_entropy(logits, model.local(batch.y, batch.task), reduction="sum"))  # type: ignore[operator]
+        count += len(batch.y)
+    loss = torch.stack(losses).sum() / count
+    slopes = torch.autograd.grad(loss, list(model.parameters()))
+    return torch.cat([slope.flatten() for slope in slopes]), loss.detach()
+
+
+def reference_gradients(model: nn.Module, memories: Sequence[Batch]) -> Float[Tensor, "t p"]:
+    """One gradient a past task, each with the batch statistics of its own images.
+
+    Running statistics move once a task, in the order of the tasks, as in GEM's own code.
+    """
+    return torch.stack([gradient(model, [memory])[0] for memory in memories])
+
+
+@torch.no_grad()
+def descend(model: nn.Module, flat: Float[Tensor, "p"], lr: float) -> None:
+    """One step of plain SGD along a flat gradient."""
+    parameters = list(model.parameters())
+    for parameter, slope in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+        parameter -= lr * slope.view_as(parameter)

@@ -1,0 +1,113 @@
+"""SAMC (Bai et al. 2023), the paper's Algorithm 1: remember the pixels that mattered, complete them, stay in the cone."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, UInt8
+from torch import Tensor
+
+from samc.completion import Completion, parse
+from samc.errors import ConfigError, unknown
+from samc.gradients import Batch
+from samc.learners.base import StepStats
+from samc.learners.rehearsal import RehearsalLearner, as_bytes
+from samc.models import InpaintingAutoencoder
+from samc.saliency import Target, grad_cam, kept_pixels
+from samc.streams.base import Task, generator
+
+
+class SAMC(RehearsalLearner):
+    """Line numbers are those of Algorithm 1; docs/algorithm.md has the two side by side."""
+
+    settings = (
+        *RehearsalLearner.settings,
+        "threshold",
+        "saliency_target",
+        "completion",
+        "autoencoder_steps",
+        "autoencoder_lr",
+    )
+
+    def __init__(
+        self,
+        num_classes: int,
+        image_shape: tuple[int, int, int],
+        *,
+        threshold: float = 0.7,
+        completion: str = "telea+autoencoder",
+        saliency_target: Target = "label",
+        autoencoder_steps: int = 100,
+        autoencoder_lr: float = 0.1,
+        codec: str = "coo",
+        **rehearsal: Any,
+    ):
+        super().__init__(num_classes, image_shape, codec=codec, **rehearsal)
+        if not 0 <= threshold < 1:
+            raise ConfigError(f"threshold is in [0, 1), got {threshold}; the paper uses 0.7 on split-cifar100")
+        if saliency_target not in ("label", "predicted"):
+            raise unknown("saliency target", saliency_target, ("label", "predicted"))
+        self.threshold = threshold
+        self.saliency_target: Target = saliency_target
+        self.autoencoder_steps = autoencoder_steps
+        self.autoencoder_lr = autoencoder_lr
+        rule, learnt = parse(completion)
+        self.autoencoder: InpaintingAutoencoder | None = None
+        if learnt:
+            # after a rule it learns a correction, alone it paints the whole picture: docs/fidelity.md
+            residual = completion != "autoencoder"
+            self.autoencoder = InpaintingAutoencoder(image_shape[0], residual=residual, seed=self.seed).to(self.device)
+        self.completion = Completion(rule, self.autoencoder, self.device)
+        self.bent_masks = 0
+
+    def complete(
+        self, images: UInt8[np.ndarray, "n c h w"], masks: Bool[np.ndarray, "n h w"]
+    ) -> Float[Tensor, "n c h w"]:
+        """Line 5: M̃_k = A_ξ(R(COO⁻¹(M_k))), for every k < t, once a task."""
+        with self.clock("completion"):
+            return self.completion(images, masks).contiguous(memory_format=torch.channels_last)
+
+    def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
+        x, y = self.admit(x, y, task)
+        batch = Batch(x, y, task)
+        g, loss = self.replayed_gradient(batch)  # line 8: θ ← OPT_θ(θ, B_t, M̃_{k<t}, α)
+        self.step(g)
+        saliency, mask = self.salient(batch)  # line 10: x' ← 1{Grad-CAM(x, f_θ, y) > μ}
+        self.remember(batch, mask)  # line 12: M_t ← M_t ∪ (COO(x'), y)
+        return StepStats(loss, saliency, mask)
+
+    def salient(self, batch: Batch) -> tuple[Float[Tensor, "b h w"], Bool[Tensor, "b h w"]]:
+        """Grad-CAM's maps and the pixels to keep. Maps that are all zero keep what fits, and are counted."""
+        with self.clock("saliency"):
+            saliency = grad_cam(self.model, batch.x, batch.y, batch.task, self.saliency_target)
+            mask, bent = kept_pixels(saliency, self.threshold, self.memory.most_pixels)
+            self.bent_masks += int(bent.sum())
+        return saliency, mask
+
+    def end_task(self, task: Task) -> None:
+        """Line 16: ξ ← OPT_ξ(ξ, M_t, D_t, β): a few steps of SGD from masked to true images of this task."""
+        if self.autoencoder is None:
+            return
+        order = torch.randint(len(task.x), (self.autoencoder_steps, 10), generator=generator(self.seed, task.id))
+        for rows in order:
+            x, y = self.admit(task.x[rows], task.y[rows], task.id)
+            _, mask = self.salient(Batch(x, y, task.id))
+            with self.clock("autoencoder"):
+                self.completion.learn(as_bytes(x), mask.cpu().numpy(), self.autoencoder_lr)
+
+    def memory_report(self) -> dict[str, Any]:
+        report = super().memory_report() | {"bent_masks": self.bent_masks}
+        if self.autoencoder is not None:
+            size = sum(tensor.nbytes for tensor in self.autoencoder.state_dict().values())
+            report["bytes_by_part"] = report["bytes_by_part"] | {"autoencoder": size}
+        return report
+
+    def state_dict(self) -> dict[str, Any]:
+        painter = self.autoencoder.state_dict() if self.autoencoder else {}
+        return super().state_dict() | {"autoencoder": painter, "bent_masks": self.bent_masks}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.bent_masks = state["bent_masks"]
+        if self.autoencoder is not None:
+            self.autoencoder.load_state_dict(state["autoencoder"])

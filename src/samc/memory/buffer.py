@@ -1,0 +1,126 @@
+"""The episodic memory: encoded images of each task, first in, first out, under a budget of bytes a task."""
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int64, UInt8
+
+from samc.errors import ConfigError, DataError
+from samc.memory.codec import Codec, smallest_type
+
+Accounting = Literal["bytes", "values"]
+
+
+class Item(NamedTuple):
+    """One remembered image; `cost` is what it weighs in the account that the budget is kept in."""
+
+    blob: bytes
+    label: bytes
+    cost: int
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.blob) + len(self.label)
+
+
+@dataclass
+class Shelf:
+    """One task's items and their running cost."""
+
+    items: deque[Item] = field(default_factory=deque)
+    cost: int = 0
+
+
+class EpisodicMemory:
+    """All that is kept of past tasks.
+
+    With accounting "bytes" everything that is stored counts: headers, positions, colours, labels.
+    With "values" only colours do, which is how the paper counts.
+    The budget is what `budget_images` whole images would take, counted the same way.
+    """
+
+    def __init__(self, codec: Codec, num_classes: int, budget_images: int, accounting: Accounting = "bytes"):
+        if budget_images < 1:
+            raise ConfigError(f"buffer-size is at least 1 image a task, got {budget_images}; the paper uses 10")
+        if accounting not in ("bytes", "values"):
+            raise ConfigError(f"accounting is bytes or values, got {accounting!r}")
+        self.codec = codec
+        self.accounting = accounting
+        self.label_type = smallest_type(num_classes - 1)
+        self.budget_bytes = budget_images * self.raw_image_bytes
+        self.shelves: dict[int, Shelf] = {}
+        if self.most_pixels < 1:
+            raise ConfigError(f"a budget of {self.budget_bytes} bytes a task cannot hold one image; raise buffer-size")
+
+    @property
+    def raw_image_bytes(self) -> int:
+        """What one whole image weighs in this account."""
+        return int(np.prod(self.codec.image_shape)) + (self.label_type.itemsize if self.accounting == "bytes" else 0)
+
+    @property
+    def most_pixels(self) -> int:
+        """The most pixels that one image may keep and still fit into an empty memory."""
+        if self.accounting == "values":
+            return self.budget_bytes // self.codec.image_shape[0]
+        return self.codec.most_pixels(self.budget_bytes - self.label_type.itemsize)
+
+    def add(
+        self,
+        task: int,
+        images: UInt8[np.ndarray, "b c h w"],
+        masks: Bool[np.ndarray, "b h w"],
+        labels: Int64[np.ndarray, "b"],
+    ) -> None:
+        """Remember these images, one after the other; the task's oldest make room."""
+        shelf = self.shelves.setdefault(task, Shelf())
+        for blob, label in zip(self.codec.encode(images, masks), labels, strict=True):
+            item = self.item(blob, label.astype(self.label_type).tobytes())
+            if item.cost > self.budget_bytes:
+                raise DataError(f"one image takes {item.cost} bytes, the whole task has {self.budget_bytes}")
+            while shelf.items and shelf.cost + item.cost > self.budget_bytes:
+                shelf.cost -= shelf.items.popleft().cost
+            shelf.items.append(item)
+            shelf.cost += item.cost
+
+    def item(self, blob: bytes, label: bytes) -> Item:
+        cost = len(blob) + len(label) if self.accounting == "bytes" else self.codec.parts(blob)["colours"]
+        return Item(blob, label, cost)
+
+    def recall(self, task: int) -> tuple[UInt8[np.ndarray, "n c h w"], Bool[np.ndarray, "n h w"], Int64[np.ndarray, "n"]]:
+        """A task's images as far as they were kept, their masks and labels, oldest first."""
+        items = self.shelves[task].items
+        images, masks = self.codec.decode([item.blob for item in items])
+        labels = np.frombuffer(b"".join(item.label for item in items), self.label_type)
+        return images, masks, labels.astype(np.int64)
+
+    @property
+    def tasks(self) -> list[int]:
+        return list(self.shelves)
+
+    @property
+    def nbytes(self) -> int:
+        """Every byte that is stored, whatever the account."""
+        return sum(item.nbytes for shelf in self.shelves.values() for item in shelf.items)
+
+    @property
+    def nbytes_by_part(self) -> dict[str, int]:
+        parts: Counter[str] = Counter(labels=0)
+        for shelf in self.shelves.values():
+            for item in shelf.items:
+                parts.update(self.codec.parts(item.blob), labels=len(item.label))
+        return dict(sorted(parts.items()))
+
+    @property
+    def images_per_task(self) -> dict[int, int]:
+        return {task: len(shelf.items) for task, shelf in self.shelves.items()}
+
+    def state_dict(self) -> dict:
+        return {task: [(item.blob, item.label) for item in shelf.items] for task, shelf in self.shelves.items()}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.shelves = {}
+        for task, pairs in state.items():
+            items = deque(self.item(blob, label) for blob, label in pairs)
+            self.shelves[task] = Shelf(items, sum(item.cost for item in items))

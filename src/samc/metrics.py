@@ -1,0 +1,45 @@
+"""Accuracy matrix to figures: pure functions of fractions, with no percent anywhere."""
+
+import numpy as np
+from jaxtyping import Float
+
+Matrix = Float[np.ndarray, "rows tasks"]
+# row 0 is the untrained network, row i the network after i tasks; column j is the test accuracy on task j
+
+
+def checked(matrix: Matrix) -> Matrix:
+    matrix = np.asarray(matrix, float)
+    if matrix.ndim != 2 or len(matrix) != matrix.shape[1] + 1 or matrix.shape[1] < 1:
+        raise ValueError(f"an accuracy matrix has a row for no task and one for each task; got {matrix.shape}")
+    return matrix
+
+
+def just_learnt(matrix: Matrix) -> Float[np.ndarray, "tasks"]:
+    """Each task's accuracy right after it was learnt."""
+    return np.diag(checked(matrix)[1:])
+
+
+def average_accuracy(matrix: Matrix) -> float:
+    """ACC: mean over the tasks after the last one."""
+    return float(checked(matrix)[-1].mean())
+
+
+def backward_transfer(matrix: Matrix, *, gem2017: bool = False) -> float:
+    """BWT: what later learning did to earlier tasks, over T − 1 tasks as in GEM's paper; its code divides by T."""
+    changes = checked(matrix)[-1] - just_learnt(matrix)
+    count = len(changes) if gem2017 else len(changes) - 1
+    return float(changes.sum() / count) if count else 0.0  # the last task's change is zero
+
+
+def forward_transfer(matrix: Matrix) -> float:
+    """FWT: accuracy on a task just before it is learnt, above the untrained network's; over T − 1 tasks."""
+    matrix = checked(matrix)
+    gains = np.diag(matrix[:-1])[1:] - matrix[0, 1:]
+    return float(gains.mean()) if len(gains) else 0.0
+
+
+def forgetting(matrix: Matrix) -> float:
+    """The best accuracy a task ever had, once learnt, less its last; over T − 1 tasks. Not always −BWT."""
+    matrix = checked(matrix)[1:]
+    losses = [matrix[task:, task].max() - matrix[-1, task] for task in range(len(matrix) - 1)]
+    return float(np.mean(losses)) if losses else 0.0

@@ -1,0 +1,43 @@
+"""The inpainting autoencoder: three convolutions down, three up, a few thousand parameters."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+WIDTHS = (8, 16, 32)
+STRIDE = 2 ** len(WIDTHS)
+
+
+class InpaintingAutoencoder(nn.Module):
+    """Any size of image. As in the paper it paints the whole picture anew, through a sigmoid.
+
+    With residual=True it adds a correction to the picture it is given; its last layer starts at zero, so that
+    before its first step it returns that picture unchanged.
+    """
+
+    def __init__(self, channels: int = 3, *, residual: bool = False, seed: int = 0):
+        super().__init__()
+        self.residual = residual
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            down: list[nn.Module] = []
+            for width_in, width in zip((channels, *WIDTHS), WIDTHS, strict=False):
+                down += [nn.Conv2d(width_in, width, 4, 2, 1), nn.BatchNorm2d(width), nn.LeakyReLU(0.2)]
+            up: list[nn.Module] = []
+            for width_in, width in zip(WIDTHS[::-1], (*WIDTHS[-2::-1], channels), strict=True):
+                up += [nn.ConvTranspose2d(width_in, width, 4, 2, 1), nn.ReLU()]
+            self.encoder = nn.Sequential(*down)
+            self.decoder = nn.Sequential(*up[:-1])
+        if residual:
+            last = self.decoder[-1]
+            assert isinstance(last, nn.ConvTranspose2d) and last.bias is not None
+            nn.init.zeros_(last.weight)
+            nn.init.zeros_(last.bias)
+
+    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
+        height, width = x.shape[2:]
+        # strides need a multiple of eight; edges are repeated so that no dark frame is learnt
+        padded = F.pad(x, (0, -width % STRIDE, 0, -height % STRIDE), mode="replicate")
+        painted = self.decoder(self.encoder(padded))[:, :, :height, :width]
+        return x + painted if self.residual else torch.sigmoid(painted)

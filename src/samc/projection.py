@@ -1,0 +1,66 @@
+"""GEM's cone: the gradient nearest to the proposed one that no past task objects to; exact, and it cannot fail."""
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+RIDGE = 1e-3
+# added to the Gram diagonal, as in the authors' code, so that equal or vanishing references leave one solution
+
+
+def project(
+    gradient: Float[Tensor, "p"], references: Float[Tensor, "t p"], margin: float = 0.5, ridge: float = RIDGE
+) -> Float[Tensor, "p"]:
+    """The gradient itself if it has an acute angle with every reference, else its projection."""
+    overlaps = (references @ gradient).double().cpu().numpy()
+    if (overlaps >= 0).all() or not np.isfinite(overlaps).all():  # a network that has diverged has no cone
+        return gradient
+    gram = (references @ references.T).double().cpu().numpy()
+    weights = solve_dual(gram, overlaps, margin, ridge)
+    return gradient + torch.from_numpy(weights).to(gradient) @ references
+
+
+def solve_dual(
+    gram: Float[np.ndarray, "t t"], overlaps: Float[np.ndarray, "t"], margin: float, ridge: float = RIDGE
+) -> Float[np.ndarray, "t"]:
+    """argmin ½ vᵀ(G + ridge·I)v + overlapsᵀv  subject to v ≥ margin: the weight of each reference."""
+    size = len(overlaps)
+    # rounding of the Gram matrix grows with its entries; a ridge below that would not make it definite
+    floor = 8 * size * np.finfo(np.float64).eps * float(np.trace(gram))
+    definite = (gram + gram.T) / 2 + max(ridge, floor) * np.eye(size)
+    # v = margin + u turns the bound into u ≥ 0
+    return margin + non_negative(definite, -(overlaps + margin * definite.sum(1)))
+
+
+def non_negative(matrix: Float[np.ndarray, "t t"], target: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"]:
+    """argmin ½ uᵀAu − bᵀu subject to u ≥ 0, for a positive definite A: Lawson and Hanson's active-set method.
+
+    `free` holds the entries that may differ from zero. Each round frees the one whose slope is steepest, solves
+    for the free entries alone, and pins again those that would turn negative. The objective falls with every round
+    and there are finitely many sets; rounding is met by ending at the first round that frees nothing new.
+    """
+    solution = np.zeros_like(target)
+    free = np.zeros(len(target), bool)
+    scale = np.abs(target).max() + np.abs(matrix).max()
+    tried: set[bytes] = set()
+    while True:
+        slopes = np.where(free, -np.inf, target - matrix @ solution)
+        steepest = int(slopes.argmax())
+        if slopes[steepest] <= 1e-13 * scale or free.tobytes() in tried:
+            return solution
+        tried.add(free.tobytes())
+        free[steepest] = True
+        while free.any():
+            proposed = np.zeros_like(target)
+            proposed[free] = np.linalg.solve(matrix[np.ix_(free, free)], target[free])
+            falling = free & (proposed <= 0)
+            if not falling.any():
+                solution = proposed
+                break
+            # go towards the proposal as far as the first entry that reaches zero, and pin it there
+            shares = np.full_like(target, np.inf)
+            shares[falling] = solution[falling] / np.maximum(solution - proposed, np.finfo(float).tiny)[falling]
+            solution = solution + shares.min() * (proposed - solution)
+            free &= shares > shares.min()
+            solution[~free] = 0

@@ -1,0 +1,105 @@
+"""What a run leaves behind: one JSON file with its figures, its memory, its seconds, and where they come from."""
+
+import json
+import math
+import os
+import platform
+import tempfile
+from dataclasses import asdict, dataclass, fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from samc.errors import DataError, OutputError
+
+FILE = "record.json"
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """Accuracies are fractions; the first row of the matrix is the untrained network's."""
+
+    acc: float
+    bwt: float
+    fwt: float
+    forgetting: float
+    accuracy_matrix: list[list[float]]
+    first_task_curve: list[float]
+    memory: dict[str, Any]
+    seconds: dict[str, float]
+    config: dict[str, Any]
+    fingerprint: dict[str, Any]
+    versions: dict[str, str]
+    device: dict[str, Any]
+
+    def save(self, folder: Path) -> Path:
+        """Write record.json into the folder: whole, or not at all."""
+        path = folder / FILE
+        write_atomically(path, json.dumps(asdict(self), indent=1) + "\n")
+        return path
+
+    @classmethod
+    def load(cls, path: Path) -> "RunRecord":
+        """Read a record, given its file or its folder."""
+        path = path / FILE if path.is_dir() else path
+        try:
+            content = json.loads(path.read_text())
+            return cls(**{item.name: content[item.name] for item in fields(cls)})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path} is not a run's record ({type(error).__name__}: {error})") from None
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Through a temporary file beside it, so that a reader or a full disk never meets half of it."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise OutputError(f"cannot write {path}: {error.strerror}; free some space or choose another --out") from None
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make sure, before any time is spent, that a run can be written here and that none would be lost."""
+    if (folder / FILE).exists():
+        raise OutputError(f"{folder} already holds a run; choose another --out or remove it")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OutputError(f"cannot write to {folder}: {error.strerror}; choose another --out") from None
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "torch": torch.__version__}
+    for name in ("samc", "numpy", "opencv-python-headless"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # run from source, or OpenCV from another distribution
+            found[name] = "not installed as a package"
+    return found
+
+
+def describe_device(device: torch.device) -> dict[str, Any]:
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        memory = math.ceil(properties.total_memory / 2**30)
+        return {"type": "cuda", "name": properties.name, "memory_gib": memory, "threads": torch.get_num_threads()}
+    return {"type": device.type, "name": processor(), "threads": torch.get_num_threads()}
+
+
+def processor() -> str:
+    """The processor's own name where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())

@@ -1,0 +1,27 @@
+"""Records as a table for the terminal."""
+
+from collections.abc import Mapping
+
+from rich.table import Table
+
+from samc.record import RunRecord
+
+COLUMNS = ("method", "ACC %", "BWT", "FWT", "bytes kept", "images", "seconds")
+
+
+def summary(records: Mapping[str, RunRecord], title: str) -> Table:
+    """One row a run: accuracies in percent, transfers in points."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for name in COLUMNS:
+        table.add_column(name, justify="left" if name == "method" else "right")
+    for name, record in records.items():
+        table.add_row(
+            name,
+            f"{100 * record.acc:.1f}",
+            f"{100 * record.bwt:+.1f}",
+            f"{100 * record.fwt:+.1f}",
+            f"{record.memory['bytes']:,}",
+            str(sum(record.memory["images_per_task"])),
+            f"{record.seconds['total']:.1f}",
+        )
+    return table

@@ -1,0 +1,122 @@
+"""Arrays and image files on disk, read into uint8 arrays: what mini-ImageNet and your own data have in common."""
+
+import hashlib
+import zipfile
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
+
+from samc.errors import ConfigError, DataError
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".ppm")
+
+
+def read_arrays(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, np.ndarray]:
+    """The named arrays of an npz file; never unpickles."""
+    if not path.is_file():
+        raise DataError(f"{path} is not there; save it with numpy.savez(path, {', '.join(f'{n}=...' for n in needed)})")
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"{path} is not a whole npz file; copy it again, or save it anew with numpy.savez")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            missing = [name for name in needed if name not in archive.files]
+            if missing:
+                found = ", ".join(archive.files) or "nothing"
+                raise DataError(f"{path} has no array {missing[0]!r}, only {found}; it needs {', '.join(needed)}")
+            return {name: archive[name] for name in (*needed, *optional) if name in archive.files}
+    except DataError:
+        raise
+    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(
+            f"cannot read {path} ({reason}); copy it again, or save plain arrays with numpy.savez"
+        ) from None
+
+
+def read_classes(folder: Path) -> dict[str, list[Path]]:
+    """The image files of each class below folder/<class>/, classes and files in sorted order."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not there; put images in {folder / '<class>'}/")
+    classes = {}
+    for child in sorted(folder.iterdir()):
+        if not child.is_dir() or child.name.startswith("."):
+            continue
+        files = sorted(f for f in child.rglob("*") if f.suffix.lower() in SUFFIXES and not f.name.startswith("."))
+        if not files:
+            raise DataError(f"{child} has no image ({', '.join(SUFFIXES)}); add some or delete the folder")
+        classes[child.name] = files
+    if not classes:
+        raise DataError(f"{folder} has no class; put images in {folder / '<class>'}/")
+    return classes
+
+
+def read_images(files: Sequence[Path], image_size: int | None) -> UInt8[np.ndarray, "n h w 3"]:
+    """All files as RGB, resized to image_size x image_size; without it they must have one size already."""
+    pool = ThreadPoolExecutor()  # decoding runs outside the interpreter lock
+    try:
+        images = pool.map(lambda file: read_image(file, image_size), files)
+        first = next(images)
+        x = np.empty((len(files), *first.shape), dtype=np.uint8)
+        x[0] = first
+        for i, image in enumerate(images, start=1):
+            if image.shape != first.shape:
+                sizes = (f"{f} is {a.shape[1]}x{a.shape[0]}" for f, a in ((files[0], first), (files[i], image)))
+                raise DataError(f"images differ in size: {' and '.join(sizes)}; resize all with --image-size N")
+            x[i] = image
+        return x
+    finally:
+        pool.shutdown(cancel_futures=True)  # a mistake in the second file is told before the last one is read
+
+
+def read_image(path: Path, image_size: int | None) -> UInt8[np.ndarray, "h w 3"]:
+    """One image file as RGB."""
+    try:
+        with Image.open(path) as image:
+            if image.mode.startswith(("I", "F")):
+                raise DataError(f"{path} has more than 8 bits a pixel, which would be cut off at 255; save it as 8-bit")
+            rgb = image.convert("RGB")
+    except DataError:
+        raise
+    except Exception as error:  # each of Pillow's decoders fails in its own way
+        raise DataError(f"cannot read {path} as an image ({type(error).__name__}); replace it or delete it") from None
+    return np.asarray(rgb if image_size is None else resized(rgb, image_size))
+
+
+def resized(image: Image.Image, image_size: int) -> Image.Image:
+    """The image at image_size x image_size, bilinear; untouched where it has that size."""
+    if image_size < 1:
+        raise ConfigError(f"image-size is at least 1, got {image_size}")
+    return image.resize((image_size, image_size), Image.Resampling.BILINEAR)
+
+
+def read_folders(
+    train: Path, test: Path | None, image_size: int | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, tuple[str, ...]]:
+    """x, y, test_x, test_y and class names of train/<class>/ and test/<class>/; without test, no test images."""
+    classes = read_classes(train)
+    tests = {} if test is None else read_classes(test)
+    strange = sorted(set(tests) - set(classes))
+    if strange:
+        raise DataError(f"class {strange[0]!r} is in {test} but not in {train}; add training images or delete it")
+    names = tuple(classes)
+    files = [
+        (file, label) for part in (classes, tests) for label, name in enumerate(names) for file in part.get(name, ())
+    ]
+    x = read_images([file for file, _ in files], image_size)
+    y = np.array([label for _, label in files], dtype=np.int64)
+    n = sum(map(len, classes.values()))
+    return x[:n], y[:n], x[n:], y[n:], names
+
+
+def short_sha1(*arrays: np.ndarray) -> str:
+    """Ten digits that tell two sets of arrays apart."""
+    digest = hashlib.sha1(usedforsecurity=False)
+    for array in arrays:
+        digest.update(f"{array.dtype} {array.shape} ".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:10]

@@ -1,0 +1,124 @@
+"""The embedded stream: twenty classes of painted objects on cluttered ground, made from a seed, without any file.
+
+An object's class is its shape, texture and colour together; its place, size, angle and light are random, and smaller
+objects of any kind lie about. Within a task two shapes, two textures and two colours are mixed so that no single
+property tells the classes apart, and any two do.
+"""
+
+import numpy as np
+from jaxtyping import Float, Int, UInt8
+
+from samc.errors import ConfigError
+from samc.streams.base import Dataset, Stream, split
+
+SIDE = 32
+TASKS, CLASSES_PER_TASK = 5, 4
+SHAPES = ("disc", "square", "triangle", "cross", "ring")
+TEXTURES = ("plain", "striped", "checked", "dotted")
+COLOURS = {
+    "red": (0.90, 0.22, 0.20),
+    "green": (0.25, 0.75, 0.30),
+    "blue": (0.22, 0.38, 0.92),
+    "yellow": (0.95, 0.80, 0.20),
+    "violet": (0.68, 0.30, 0.82),
+}
+
+
+def attributes() -> Int[np.ndarray, "20 3"]:
+    """Each class's shape, texture and colour: the third is the exclusive or of the first two, within each task."""
+    rows = []
+    for task in range(TASKS):
+        for shape, texture in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            colour = shape ^ texture
+            rows.append(((task + shape) % 5, (task + texture) % 4, (2 * task + colour) % 5))
+    return np.array(rows)
+
+
+def class_names() -> tuple[str, ...]:
+    colours = tuple(COLOURS)
+    return tuple(f"{TEXTURES[texture]} {colours[colour]} {SHAPES[shape]}" for shape, texture, colour in attributes())
+
+
+def distance(shape: Int[np.ndarray, "n"], p: np.ndarray, q: np.ndarray) -> Float[np.ndarray, "n h w"]:
+    """How far each point lies outside the shape, in units of its radius; negative inside."""
+    a, b = np.abs(p), np.abs(q)
+    radius = np.hypot(p, q)
+    candidates = (
+        radius - 0.95,
+        np.maximum(a, b) - 0.82,
+        np.maximum(-q - 0.6, 0.866 * a + 0.5 * q - 0.55),
+        np.minimum(np.maximum(a - 1, b - 0.34), np.maximum(b - 1, a - 0.34)),
+        np.abs(radius - 0.74) - 0.26,
+    )
+    return np.choose(shape[:, None, None], candidates)
+
+
+def pattern(texture: Int[np.ndarray, "n"], p: np.ndarray, q: np.ndarray) -> Float[np.ndarray, "n h w"]:
+    """The texture's darkness in [0, 1] at each point."""
+    stripes = np.sin(7.5 * p) > 0.1
+    checks = (np.sin(6 * p) > 0) ^ (np.sin(6 * q) > 0)
+    dots = (np.cos(8.5 * p) + np.cos(8.5 * q)) > 0.75
+    return np.choose(texture[:, None, None], (np.zeros_like(p), stripes, checks, dots)).astype(p.dtype)
+
+
+def paint_objects(
+    canvas: Float[np.ndarray, "n h w 3"], kinds: Int[np.ndarray, "n 3"], radii: tuple[float, float], rng: np.random.Generator
+) -> None:
+    """Put one object of the given kind on each picture, at a random place, size and angle."""
+    count = len(canvas)
+    radius = rng.uniform(*radii, count)[:, None, None]
+    reach = 1 - radius
+    x, y = rng.uniform(-1, 1, (2, count, 1, 1)) * reach
+    angle = rng.uniform(-0.5, 0.5, (count, 1, 1))
+    steps = np.linspace(-1, 1, SIDE)
+    across, down = steps[None, None, :] - x, steps[None, :, None] - y
+    p = (np.cos(angle) * across + np.sin(angle) * down) / radius
+    q = (np.cos(angle) * down - np.sin(angle) * across) / radius
+    shape, texture, colour = kinds.T
+    cover = np.clip(0.5 - distance(shape, p, q) * radius * SIDE / 2, 0, 1)[..., None]
+    paint = np.array(list(COLOURS.values()))[colour] + rng.normal(0, 0.05, (count, 3))
+    shade = 1 - 0.75 * pattern(texture, p, q)[..., None]
+    canvas *= 1 - cover
+    canvas += cover * paint[:, None, None, :] * shade
+
+
+def ground(count: int, rng: np.random.Generator) -> Float[np.ndarray, "n h w 3"]:
+    """Soft blotches of random colours, with grain."""
+    coarse = rng.uniform(0.15, 0.75, (count, 5, 5, 3))
+    grid = np.linspace(0, 4, SIDE)
+    low = np.minimum(grid.astype(int), 3)
+    share = grid - low
+    rows = coarse[:, low] * (1 - share)[None, :, None, None] + coarse[:, low + 1] * share[None, :, None, None]
+    smooth = rows[:, :, low] * (1 - share)[None, None, :, None] + rows[:, :, low + 1] * share[None, None, :, None]
+    return smooth + rng.normal(0, 0.06, smooth.shape)
+
+
+def paint(labels: Int[np.ndarray, "n"], rng: np.random.Generator) -> UInt8[np.ndarray, "n h w 3"]:
+    """One picture for each label."""
+    count = len(labels)
+    canvas = ground(count, rng)
+    for _ in range(3):
+        kinds = rng.integers(0, (len(SHAPES), len(TEXTURES), len(COLOURS)), (count, 3))
+        paint_objects(canvas, kinds, (0.12, 0.22), rng)
+    paint_objects(canvas, attributes()[labels], (0.40, 0.60), rng)
+    light = rng.uniform(0.65, 1.25, (count, 1, 1, 1))
+    slope = rng.uniform(-0.2, 0.2, (2, count, 1, 1, 1))
+    steps = np.linspace(-1, 1, SIDE)
+    light = light * (1 + slope[0] * steps[None, None, :, None] + slope[1] * steps[None, :, None, None])
+    return (np.clip(canvas * light, 0, 1) * 255).round().astype(np.uint8)
+
+
+def load_synthetic(seed: int = 0, train_per_class: int = 200, test_per_class: int = 50) -> Dataset:
+    """All twenty classes; training and test pictures are drawn apart."""
+    if train_per_class < 1 or test_per_class < 1:
+        raise ConfigError("every class needs at least one training and one test picture")
+    classes = np.arange(TASKS * CLASSES_PER_TASK)
+    y, test_y = np.repeat(classes, train_per_class), np.repeat(classes, test_per_class)
+    rng, test_rng = (np.random.default_rng(np.random.SeedSequence((seed, part))) for part in (0, 1))
+    return Dataset("split-synthetic", paint(y, rng), y, paint(test_y, test_rng), test_y, class_names(), "painted, version 1")
+
+
+def split_synthetic(seed: int = 0, *, train_per_class: int = 200, test_per_class: int = 50, **cut) -> Stream:
+    """Five tasks of four classes, unless `split`'s arguments say otherwise."""
+    dataset = load_synthetic(seed, train_per_class, test_per_class)
+    return split(dataset, **{"classes_per_task": CLASSES_PER_TASK, "seed": seed, **cut})

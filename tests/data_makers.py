@@ -1,0 +1,114 @@
+"""Makers of tiny data sets in the official formats, and of the trust that their digests need."""
+
+import hashlib
+import io
+import os
+import struct
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from samc.streams import cifar
+
+
+def real_data(folder: str) -> Path:
+    """$SAMC_DATA where it holds the real folder; skips the test where it does not."""
+    data_dir = Path(os.environ.get("SAMC_DATA") or "nowhere")
+    if not (data_dir / folder).is_dir():
+        pytest.skip(f"$SAMC_DATA has no {folder}")
+    return data_dir
+
+
+def python2_pickle(**items: np.ndarray | list[int] | list[str]) -> bytes:
+    """A dict of arrays and lists, byte by byte as Python 2 wrote the official CIFAR files (protocol 2)."""
+
+    def string(text: str) -> bytes:
+        return b"U" + bytes([len(text)]) + text.encode()
+
+    def value(item: np.ndarray | list[int] | list[str]) -> bytes:
+        if isinstance(item, list):
+            return b"](" + b"".join(string(i) if isinstance(i, str) else b"K" + bytes([i]) for i in item) + b"e"
+        shape = b"".join(b"M" + struct.pack("<H", side) for side in item.shape) + b"\x86"
+        dtype = b"cnumpy\ndtype\n(U\x02u1K\x00K\x01tR(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+        raw = b"T" + struct.pack("<i", item.size) + item.tobytes()
+        empty = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00tU\x01btR"
+        return empty + b"(K\x01" + shape + dtype + b"\x89" + raw + b"tb"
+
+    return b"\x80\x02}(" + b"".join(string(key) + value(item) for key, item in items.items()) + b"u."
+
+
+def make_cifar(
+    data_dir: Path, folder: str, monkeypatch: pytest.MonkeyPatch, names: bool = True
+) -> dict[str, np.ndarray]:
+    """A CIFAR with 20 (or 200) images a file, in one of its layouts, trusted; the planes of each file are returned."""
+    ten = "-10-" in folder
+    classes = 10 if ten else 100
+    binary = folder.endswith(("bin", "binary"))
+    end = ".bin" if binary else ""
+    (data_dir / folder).mkdir(parents=True)
+    planes = {}
+    for seed, file in enumerate(
+        [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"] if ten else ["train", "test"]
+    ):
+        n = 2 * classes
+        pixels = np.random.default_rng(seed).integers(0, 256, (n, 3072), dtype=np.uint8)
+        fine = [(seed + i) % classes for i in range(n)]
+        coarse = [label // 5 for label in fine]
+        labels = {"labels": fine} if ten else {"fine_labels": fine, "coarse_labels": coarse}
+        if binary:
+            columns = [np.array(column, dtype=np.uint8)[:, None] for column in ([fine] if ten else [coarse, fine])]
+            content = np.hstack([*columns, pixels]).tobytes()
+            monkeypatch.setitem(cifar.BINARY_BYTES, file + end, len(content))
+        else:
+            content = python2_pickle(batch_label=["a"], data=pixels, **labels)
+        (data_dir / folder / (file + end)).write_bytes(content)
+        planes[file] = pixels.reshape(n, 3, 32, 32)
+    if names:
+        made = [f"name{i}" for i in range(classes)]
+        content = python2_pickle(**{"label_names" if ten else "fine_label_names": made})
+        (data_dir / folder / cifar.NAME_FILES[folder]).write_bytes("\n".join(made).encode() if binary else content)
+    trust(data_dir / folder, monkeypatch)
+    return planes
+
+
+def trust(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the digests of these files the ones that are expected."""
+    digests = {}
+    for file, official in cifar.DIGESTS[folder.name].items():
+        content = (folder / file).read_bytes() if (folder / file).exists() else b""
+        digests[file] = hashlib.new("md5" if len(official) == 32 else "sha1", content).hexdigest()
+    monkeypatch.setitem(cifar.DIGESTS, folder.name, digests)
+
+
+def make_image(path: Path, colour: tuple[int, int, int] = (0, 0, 0), size: tuple[int, int] = (8, 8)) -> Path:
+    """One image of one colour, in the format that its suffix says."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, colour).save(path)
+    return path
+
+
+def tar(*members: tuple[str, bytes | tarfile.TarInfo]) -> bytes:
+    """A tar.gz of files, or of members as they are given."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, content in members:
+            info = content if isinstance(content, tarfile.TarInfo) else tarfile.TarInfo(name)
+            info.name = name
+            info.size = len(content) if isinstance(content, bytes) else 0
+            archive.addfile(info, io.BytesIO(content) if isinstance(content, bytes) else None)
+    return packed.getvalue()
+
+
+def special(kind: bytes, link: str = "") -> tarfile.TarInfo:
+    """A member that is no plain file: a link, a device, a pipe."""
+    info = tarfile.TarInfo()
+    info.type, info.linkname = kind, link
+    return info
+
+
+def listing(folder: Path) -> list[str]:
+    """Every file and folder below a folder, hidden ones too."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
