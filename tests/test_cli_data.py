@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from data_makers import listing, make_cifar
 from samc.cli.data import KNOWN, app
 from samc.errors import ConfigError, DataError
+from samc.streams.cifar import FOLDERS
 from samc.streams.fetch import ARCHIVES
 
 
@@ -38,8 +39,8 @@ def test_list_says_what_is_found_and_what_is_accepted(data_dir):
     assert result.exit_code == 0
     assert result.stdout.startswith(f"in {data_dir}:\n")
     table = words(result.stdout)
-    assert "cifar10 cifar-10-batches-py cifar-10-batches-bin/ cifar-10-batches-bin" in table
-    assert "cifar100 cifar-100-python no cifar-100-binary" in table
+    assert "cifar10 cifar-10-batches-py/ cifar-10-batches-bin/ cifar-10-batches-bin/" in table
+    assert "cifar100 cifar-100-python/ no cifar-100-binary/" in table
     assert "mini-imagenet mini-imagenet/{train,test}.npz mini-imagenet/" in table
 
 
@@ -62,6 +63,18 @@ def test_check_has_one_line_a_set(data_dir, monkeypatch):
         "mini-imagenet: readable but unusual, 6 training and 4 test images of 84x84x3, 2 classes, 3 to 3 and 2 to 2 "
         "a class where 100 classes with 500 and 100 are usual; mini-ImageNet, npz files, sha1 of the test images "
     )
+
+
+@pytest.mark.parametrize("change", [{"classes": 11}, {"per_class": 11}, {"test_per_class": 3}])
+def test_every_count_that_is_off_is_unusual(data_dir, monkeypatch, change):
+    usual = replace(KNOWN["cifar10"], per_class=10, test_per_class=2)
+    monkeypatch.setitem(KNOWN, "cifar10", replace(usual, **change))
+    assert run("check", "cifar10", "--data-dir", data_dir).stdout.startswith("cifar10: readable but unusual, ")
+
+
+def test_the_layouts_that_are_listed_are_those_that_are_read():
+    for name, folders in FOLDERS.items():
+        assert KNOWN[name].layouts == tuple(f"{folder}/" for folder in folders)
 
 
 def test_what_the_data_sets_should_hold():
@@ -116,5 +129,5 @@ def test_fetch_raises_for_samc_to_print(tmp_path):
 def test_help_has_an_example(command):
     result = run(command, "--help")
     assert result.exit_code == 0
-    assert f"Example: samc data {command}" in words(result.stdout)
+    assert f"Examples: samc data {command}" in words(result.stdout)
     assert "--data-dir" in result.stdout

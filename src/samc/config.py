@@ -1,4 +1,4 @@
-"""Settings of a run: one frozen dataclass that is the command line's flags, the presets' keys and the record's config."""
+"""Settings of a run: one frozen dataclass is the command line's flags, the presets' keys and the record's config."""
 
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache

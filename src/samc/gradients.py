@@ -49,4 +49,4 @@ def descend(model: nn.Module, flat: Float[Tensor, "p"], lr: float) -> None:
     """One step of plain SGD along a flat gradient."""
     parameters = list(model.parameters())
     for parameter, slope in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
-        parameter -= lr * slope.view_as(parameter)
+        parameter.sub_(slope.view_as(parameter), alpha=lr)

@@ -2,16 +2,17 @@
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
-Matrix = Float[np.ndarray, "rows tasks"]
+Matrix = ArrayLike
 # row 0 is the untrained network, row i the network after i tasks; column j is the test accuracy on task j
 
 
-def checked(matrix: Matrix) -> Matrix:
-    matrix = np.asarray(matrix, float)
-    if matrix.ndim != 2 or len(matrix) != matrix.shape[1] + 1 or matrix.shape[1] < 1:
-        raise ValueError(f"an accuracy matrix has a row for no task and one for each task; got {matrix.shape}")
-    return matrix
+def checked(matrix: Matrix) -> Float[np.ndarray, "rows tasks"]:
+    rows = np.asarray(matrix, float)
+    if rows.ndim != 2 or len(rows) != rows.shape[1] + 1 or rows.shape[1] < 1:
+        raise ValueError(f"an accuracy matrix has a row for no task and one for each task; got {rows.shape}")
+    return rows
 
 
 def just_learnt(matrix: Matrix) -> Float[np.ndarray, "tasks"]:
@@ -33,13 +34,13 @@ def backward_transfer(matrix: Matrix, *, gem2017: bool = False) -> float:
 
 def forward_transfer(matrix: Matrix) -> float:
     """FWT: accuracy on a task just before it is learnt, above the untrained network's; over T − 1 tasks."""
-    matrix = checked(matrix)
-    gains = np.diag(matrix[:-1])[1:] - matrix[0, 1:]
+    rows = checked(matrix)
+    gains = np.diag(rows[:-1])[1:] - rows[0, 1:]
     return float(gains.mean()) if len(gains) else 0.0
 
 
 def forgetting(matrix: Matrix) -> float:
     """The best accuracy a task ever had, once learnt, less its last; over T − 1 tasks. Not always −BWT."""
-    matrix = checked(matrix)[1:]
-    losses = [matrix[task:, task].max() - matrix[-1, task] for task in range(len(matrix) - 1)]
+    rows = checked(matrix)[1:]
+    losses = [rows[task:, task].max() - rows[-1, task] for task in range(len(rows) - 1)]
     return float(np.mean(losses)) if losses else 0.0

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -12,6 +12,7 @@ from torch.nn import functional as F
 Target = Literal["label", "predicted"]
 
 
+@runtime_checkable
 class Explainable(Protocol):
     """What Grad-CAM needs of a model: feature maps, and a head that scores a task's classes from them."""
 
@@ -60,7 +61,7 @@ def kept_pixels(
     It gives way where nothing is salient (the whole image is wanted then) and where more pixels are wanted than the
     `most` that fit; then the most salient ones are kept, the nearer to the centre the sooner among equals.
     """
-    count, height, width = saliency.shape
+    height, width = saliency.shape[1:]
     mask = saliency > threshold
     empty = saliency.amax((1, 2)) <= 0
     mask |= empty[:, None, None]
@@ -69,7 +70,7 @@ def kept_pixels(
         rows = torch.arange(height, device=saliency.device)[:, None] - (height - 1) / 2
         columns = torch.arange(width, device=saliency.device)[None, :] - (width - 1) / 2
         by_distance = (rows**2 + columns**2).flatten().argsort(stable=True)
-        by_saliency = saliency[bent].flatten(1)[:, by_distance].argsort(1, descending=True, stable=True)
+        by_saliency = saliency[bent].flatten(1)[:, by_distance].argsort(dim=1, descending=True, stable=True)
         best = by_distance[by_saliency[:, :most]]
         top = torch.zeros(int(bent.sum()), height * width, dtype=torch.bool, device=saliency.device)
         mask[bent] &= top.scatter_(1, best, True).view(-1, height, width)

@@ -1,32 +1,25 @@
 """`samc data`: which data sets are here, whether they are whole, and how to get them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-from rich.table import Column, Table
 
 from samc.errors import DataError, unknown
-from samc.streams import cifar, mini_imagenet
-from samc.streams.base import Dataset
-from samc.streams.base import check as check_dataset
-from samc.streams.fetch import ARCHIVES, default_data_dir, fetch
 
-app = typer.Typer(help="The data sets: list, check and fetch them.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from samc.streams import Dataset
+
+app = typer.Typer(
+    help="The data sets: list, check and fetch them.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
 
 
 @dataclass(frozen=True)
 class Known:
     """A data set as it should be."""
 
-    load: Callable[[Path], Dataset]
-    find: Callable[[Path], Path | None]
     layouts: tuple[str, ...]
     classes: int
     per_class: int
@@ -34,15 +27,10 @@ class Known:
 
 
 KNOWN = {
-    "cifar10": Known(cifar.load_cifar10, partial(cifar.find, "cifar10"), cifar.FOLDERS["cifar10"], 10, 5000, 1000),
-    "cifar100": Known(cifar.load_cifar100, partial(cifar.find, "cifar100"), cifar.FOLDERS["cifar100"], 100, 500, 100),
+    "cifar10": Known(("cifar-10-batches-py/", "cifar-10-batches-bin/"), 10, 5000, 1000),
+    "cifar100": Known(("cifar-100-python/", "cifar-100-binary/"), 100, 500, 100),
     "mini-imagenet": Known(
-        mini_imagenet.load_mini_imagenet,
-        mini_imagenet.find,
-        ("mini-imagenet/{train,test}.npz", "mini-imagenet/{train,test}/<wnid>/*.jpg"),
-        100,
-        500,
-        100,
+        ("mini-imagenet/{train,test}.npz", "mini-imagenet/{train,test}/<wnid>/*.jpg"), 100, 500, 100
     ),
 }
 
@@ -56,12 +44,19 @@ DataDir = Annotated[
 def list_sets(data_dir: DataDir = None) -> None:
     """Show every data set, the layouts that are accepted, and where it was found.
 
-    Example: samc data list --data-dir ~/data
+    Examples:
+
+      samc data list
+
+      samc data list --data-dir ~/data
     """
-    folder = data_dir or default_data_dir()
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    folder = place(data_dir)
     table = Table("data set", Column("layouts accepted", overflow="fold"), Column("found", overflow="fold"))
     for name, known in KNOWN.items():
-        found = known.find(folder)
+        found = find(name, folder)
         table.add_row(name, "\n".join(known.layouts), f"{found.name}/" if found else "no")
     typer.echo(f"in {folder}:")
     Console().print(table)
@@ -76,30 +71,57 @@ def check(
 ) -> None:
     """Read the data sets whole and verify checksums, shapes and counts.
 
-    Example: samc data check
+    Examples:
 
-    Example: samc data check cifar100 --data-dir ~/data
+      samc data check
+
+      samc data check cifar100 --data-dir ~/data
     """
     if name is not None and name not in KNOWN:
         raise unknown("data set", name, KNOWN)
-    folder = data_dir or default_data_dir()
+    folder = place(data_dir)
     damaged = []
     for each in KNOWN if name is None else [name]:
-        if name is None and KNOWN[each].find(folder) is None:
+        if name is None and find(each, folder) is None:
             typer.echo(f"{each}: missing from {folder}")
             continue
         try:
-            typer.echo(f"{each}: {verdict(KNOWN[each], folder)}")
+            typer.echo(f"{each}: {verdict(each, folder)}")
         except DataError as error:
             damaged.append(str(error))
     if damaged:
         raise DataError("; ".join(damaged))
 
 
-def verdict(known: Known, folder: Path) -> str:
+def place(data_dir: Path | None) -> Path:
+    """The folder that was asked for, or the usual one."""
+    from samc.streams.fetch import default_data_dir
+
+    return data_dir or default_data_dir()
+
+
+def find(name: str, folder: Path) -> Path | None:
+    """Where a data set is, or None."""
+    from samc.streams import cifar, mini_imagenet
+
+    return mini_imagenet.find(folder) if name == mini_imagenet.FOLDER else cifar.find(name, folder)
+
+
+def load(name: str, folder: Path) -> "Dataset":
+    """Read a data set, with every check there is."""
+    from samc.streams import base, cifar, mini_imagenet
+
+    loaders = {"cifar10": cifar.load_cifar10, "cifar100": cifar.load_cifar100}
+    dataset = loaders.get(name, mini_imagenet.load_mini_imagenet)(folder)
+    base.check(dataset)
+    return dataset
+
+
+def verdict(name: str, folder: Path) -> str:
     """What a data set that could be read holds, and whether that is what it is known to hold."""
-    dataset = known.load(folder)
-    check_dataset(dataset)
+    import numpy as np
+
+    known, dataset = KNOWN[name], load(name, folder)
     classes, size = len(dataset.class_names), "x".join(str(side) for side in dataset.x.shape[1:])
     found = f"{len(dataset.y):,} training and {len(dataset.test_y):,} test images of {size}, {classes} classes"
     train, test = (np.bincount(labels, minlength=classes) for labels in (dataset.y, dataset.test_y))
@@ -114,7 +136,7 @@ def verdict(known: Known, folder: Path) -> str:
 
 @app.command("fetch")
 def fetch_set(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(ARCHIVES)}.")],
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(KNOWN)}; the last you have to bring yourself.")],
     data_dir: DataDir = None,
     url: Annotated[
         str | None, typer.Option(help="A mirror of the official archive; its md5 has to be the same.")
@@ -122,16 +144,23 @@ def fetch_set(
 ) -> None:
     """Download an official archive, verify it and unpack it; what is there already is left alone.
 
-    Example: samc data fetch cifar100
+    Examples:
 
-    Example: samc data fetch cifar10 --data-dir ~/data --url file:///media/cifar-10-python.tar.gz
+      samc data fetch cifar100
+
+      samc data fetch cifar10 --url file:///media/cifar-10-python.tar.gz
     """
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    from samc.streams.fetch import fetch
+
     columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bars:
         bar = bars.add_task(name, total=None, visible=False)
         folder = fetch(
             name,
-            data_dir or default_data_dir(),
+            place(data_dir),
             url=url,
             progress=lambda done, total: bars.update(bar, completed=done, total=total, visible=True),
         )

@@ -8,9 +8,9 @@ from rich.console import Console
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="folder for the records and the picture; an earlier demo is replaced")] = Path(
-        "runs/demo"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="folder for the records and the picture; an earlier demo is replaced")
+    ] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(help="another seed, other images")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
 ) -> None:

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
@@ -68,7 +69,9 @@ def execute(given: dict[str, Any], data_dir: Path | None, device: str | None, ou
     console = Console()
     config, from_preset = resolve(given, method(given.get("model", RunConfig.model)).settings)
     where = choose(device or "auto")
-    folder = out or Path("runs") / f"{slug(config.dataset)}-{config.model}-seed{config.seed}-{datetime.now():%y%m%d-%H%M%S}"
+    folder = (
+        out or Path("runs") / f"{slug(config.dataset)}-{config.model}-seed{config.seed}-{datetime.now():%y%m%d-%H%M%S}"
+    )
     prepare_folder(folder)
     try:
         stream = open_stream(
@@ -108,7 +111,5 @@ def slug(dataset: str) -> str:
 
 def remove_if_empty(folder: Path) -> None:
     """A run that came to nothing leaves nothing behind."""
-    try:
+    with suppress(OSError):  # it was there before, with other things in it
         folder.rmdir()
-    except OSError:
-        pass  # it was there before, with other things in it

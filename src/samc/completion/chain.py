@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from samc.completion.rules import RULES, Rule
 from samc.errors import unknown
 
+CPU = torch.device("cpu")
 COMPLETIONS = ("zero", "telea", "navier-stokes", "autoencoder", "telea+autoencoder", "navier-stokes+autoencoder")
 
 
@@ -20,7 +21,7 @@ class Completion:
 
     rule: Rule
     autoencoder: nn.Module | None = None
-    device: torch.device = torch.device("cpu")
+    device: torch.device = CPU
 
     def coarse(
         self, images: UInt8[np.ndarray, "b c h w"], masks: Bool[np.ndarray, "b h w"]
@@ -53,7 +54,7 @@ class Completion:
         loss = F.mse_loss(self.autoencoder(coarse), truth)
         with torch.no_grad():
             for parameter, slope in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-                parameter -= lr * slope
+                parameter.sub_(slope, alpha=lr)
         return loss.detach()
 
 

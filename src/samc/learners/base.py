@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -27,6 +27,7 @@ class StepStats:
     mask: Bool[Tensor, "b h w"] | None = None
 
 
+@runtime_checkable
 class Learner(Protocol):
     """The contract: everything that the protocol asks of a method."""
 
@@ -67,8 +68,8 @@ class NetworkLearner:
         self.seed = seed
         self.device = torch.device(device)
         self.clock = Clock(self.device)
-        self.model = ReducedResNet18(num_classes, self.image_shape[0], seed)
-        self.model.to(self.device, memory_format=torch.channels_last)
+        self.model = ReducedResNet18(num_classes, self.image_shape[0], seed).to(self.device)
+        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.current_task: int | None = None
         self.declared: set[int] = set()
         for task, classes in enumerate(task_classes):

@@ -1,4 +1,4 @@
-"""SAMC (Bai et al. 2023), the paper's Algorithm 1: remember the pixels that mattered, complete them, stay in the cone."""
+"""SAMC (Bai et al. 2023), Algorithm 1: remember the pixels that mattered, complete them, stay in the cone."""
 
 from typing import Any
 

@@ -88,7 +88,9 @@ class EpisodicMemory:
         cost = len(blob) + len(label) if self.accounting == "bytes" else self.codec.parts(blob)["colours"]
         return Item(blob, label, cost)
 
-    def recall(self, task: int) -> tuple[UInt8[np.ndarray, "n c h w"], Bool[np.ndarray, "n h w"], Int64[np.ndarray, "n"]]:
+    def recall(
+        self, task: int
+    ) -> tuple[UInt8[np.ndarray, "n c h w"], Bool[np.ndarray, "n h w"], Int64[np.ndarray, "n"]]:
         """A task's images as far as they were kept, their masks and labels, oldest first."""
         items = self.shelves[task].items
         images, masks = self.codec.decode([item.blob for item in items])

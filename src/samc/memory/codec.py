@@ -1,7 +1,7 @@
 """Codecs: an image and its mask to bytes, and back. What a codec returns is all that is kept of the image."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, UInt8
@@ -11,6 +11,7 @@ from samc.errors import ConfigError, DataError
 Shape = tuple[int, int, int]
 
 
+@runtime_checkable
 class Codec(Protocol):
     """Images are uint8 (b, c, h, w), masks bool (b, h, w), True where a pixel is kept."""
 

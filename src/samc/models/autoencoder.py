@@ -31,9 +31,8 @@ class InpaintingAutoencoder(nn.Module):
             self.decoder = nn.Sequential(*up[:-1])
         if residual:
             last = self.decoder[-1]
-            assert isinstance(last, nn.ConvTranspose2d) and last.bias is not None
-            nn.init.zeros_(last.weight)
-            nn.init.zeros_(last.bias)
+            for parameter in last.parameters():
+                nn.init.zeros_(parameter)
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
         height, width = x.shape[2:]

@@ -13,7 +13,7 @@ WIDTHS = (20, 40, 80, 160)
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """Batch norm that also takes a single value a channel, of which no variance can be formed, on running statistics."""
+    """Batch norm that also takes a single value a channel: it has no variance, so running statistics serve."""
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training and x.numel() == x.shape[1]:

@@ -1,47 +1,48 @@
-"""The picture of a memory: truth, saliency, kept pixels and completed image, side by side."""
+"""The picture of a memory: truth, saliency, kept pixels and completed image, one column an image."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from samc.experiments.demo import Remembered
 
 ROWS = ("truth", "saliency", "kept", "completed")
 DROPPED = 0.93
 # the light grey of pixels that are not stored
+PANEL = 0.95
+# inches a side
 
 
 def draw(items: Sequence[Remembered], path: Path, title: str) -> None:
-    """One column an image, one block of columns a task; under each what it took."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+    """Tasks from left to right, their images under each other's stages; below each image what it took."""
     tasks = sorted({item.task for item in items})
-    columns = max(sum(item.task == task for item in items) for task in tasks)
-    per_line = min(2, len(tasks))
-    lines = -(-len(tasks) // per_line)
-    figure = Figure(figsize=(1.12 * columns * per_line + 1.2, 5.2 * lines + 0.6), dpi=110)
+    widths = [sum(item.task == task for item in items) for task in tasks]
+    size = (PANEL * (sum(widths) + 0.35 * len(tasks)) + 0.9, PANEL * len(ROWS) + 1.7)
+    figure = Figure(figsize=size, dpi=110)
     FigureCanvasAgg(figure)
-    blocks = figure.add_gridspec(lines, per_line, left=0.07, right=0.99, top=1 - 0.75 / (5.2 * lines + 0.6), bottom=0.03,
-                                 wspace=0.06, hspace=0.22)  # fmt: skip
-    figure.suptitle(title, x=0.07, y=0.995, ha="left", fontsize=13, fontweight="bold")
-    for index, task in enumerate(tasks):
-        grid = blocks[index].subgridspec(len(ROWS), columns, wspace=0.06, hspace=0.06)
-        chosen = [item for item in items if item.task == task]
-        for column, item in enumerate(chosen):
+    left, top, bottom = 0.75 / size[0], 1 - 1.1 / size[1], 0.5 / size[1]
+    figure.suptitle(title, x=left, y=1 - 0.12 / size[1], va="top", ha="left", fontsize=13, fontweight="bold")
+    blocks = figure.add_gridspec(
+        1, len(tasks), width_ratios=widths, left=left, right=0.995, top=top, bottom=bottom, wspace=0.09
+    )
+    for number, task in enumerate(tasks):
+        grid = blocks[number].subgridspec(len(ROWS), widths[number], wspace=0.05, hspace=0.05)
+        for column, item in enumerate(item for item in items if item.task == task):
             for row, (name, picture) in enumerate(zip(ROWS, panels(item), strict=True)):
                 axes = figure.add_subplot(grid[row, column])
                 axes.imshow(picture, vmin=0, vmax=1, cmap="inferno", interpolation="nearest")
                 axes.set(xticks=[], yticks=[])
                 axes.spines[:].set_visible(False)
                 if row == 0:
-                    axes.set_title(item.name.replace(" ", "\n", 1), fontsize=7.5)
+                    heading = f"task {task + 1}\n" if column == 0 else "\n"
+                    axes.set_title(heading + item.name.replace(" ", "\n", 1), fontsize=7.5, loc="left")
                 if row == len(ROWS) - 1:
-                    axes.set_xlabel(f"{item.nbytes} bytes\n{item.mask.mean():.0%} kept", fontsize=7.5)
-                if column == 0:
-                    label = f"task {task + 1}\n{name}" if row == 0 else name
-                    axes.set_ylabel(label, fontsize=9 if index % per_line == 0 or row == 0 else 0.1)
+                    axes.set_xlabel(f"{item.nbytes:,} bytes\n{item.mask.mean():.0%} kept", fontsize=7)
+                if column == number == 0:
+                    axes.set_ylabel(name, fontsize=9)
     figure.savefig(path)
 
 

@@ -1,6 +1,7 @@
 """Streams of tasks: the embedded one, the paper's three, and your own images."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ def open_stream(
     """A stream by the name that the command line uses; `cut` is what `split` takes."""
     for prefix, load in OWN.items():
         if name.startswith(prefix):
-            return split(load(Path(name.removeprefix(prefix)), image_size), seed=seed, **cut)
+            path = Path(name.removeprefix(prefix)).expanduser()
+            return split(load(path, image_size), seed=seed, **cut)
     if name != "split-synthetic" and name not in PAPER:
         raise unknown("dataset", name, NAMES)
     if image_size is not None:
@@ -36,7 +38,7 @@ def open_stream(
     if name == "split-synthetic":
         return split_synthetic(seed, **cut)
     load_paper, classes_per_task = PAPER[name]
-    dataset = load_paper(data_dir or default_data_dir())
+    dataset = replace(load_paper(data_dir or default_data_dir()), name=name)
     return split(dataset, classes_per_task=classes_per_task, seed=seed, **cut)
 
 

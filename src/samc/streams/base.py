@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Int, Int64, UInt8
+from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from samc.errors import ConfigError, DataError
@@ -13,13 +13,13 @@ from samc.errors import ConfigError, DataError
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """All images of a data set, before it is cut into tasks; height and width are the same for all."""
+    """All images of a data set as they were read: uint8 (n, h, w, c) and whole numbers (n,), once `check` agrees."""
 
     name: str
-    x: UInt8[np.ndarray, "n h w c"]
-    y: Int[np.ndarray, "n"]
-    test_x: UInt8[np.ndarray, "m h w c"]
-    test_y: Int[np.ndarray, "m"]
+    x: np.ndarray
+    y: np.ndarray
+    test_x: np.ndarray
+    test_y: np.ndarray
     class_names: tuple[str, ...]
     source: str
     # where the pixels come from, in words that two runs on the same data share
@@ -37,8 +37,10 @@ class Task:
     test_y: Int64[Tensor, "m"]
     seed: int = 0
 
-    def batches(self, batch_size: int, epochs: int = 1) -> Iterator[tuple[UInt8[Tensor, "b c h w"], Int64[Tensor, "b"]]]:
-        """The task's images in seeded order; every epoch has an order of its own, and a second call repeats the first."""
+    def batches(
+        self, batch_size: int, epochs: int = 1
+    ) -> Iterator[tuple[UInt8[Tensor, "b c h w"], Int64[Tensor, "b"]]]:
+        """The task's images in seeded order: each epoch has its own, and a second call repeats the first."""
         for epoch in range(epochs):
             order = torch.randperm(len(self.x), generator=generator(self.seed, self.id, epoch))
             for chosen in order.split(batch_size):
@@ -111,8 +113,10 @@ def split(
             drawn = torch.randperm(len(chosen), generator=generator(seed, task_id))[:samples_per_task]
             chosen = chosen[np.sort(drawn.numpy())]
         tested = np.flatnonzero(np.isin(dataset.test_y, classes))
-        train, test = (as_tensors(x, y, rows) for x, y, rows in
-                       ((dataset.x, dataset.y, chosen), (dataset.test_x, dataset.test_y, tested)))
+        train, test = (
+            as_tensors(x, y, rows)
+            for x, y, rows in ((dataset.x, dataset.y, chosen), (dataset.test_x, dataset.test_y, tested))
+        )
         tasks.append(Task(task_id, classes, *train, *test, seed=seed))
     return Stream(dataset.name, tuple(tasks), len(dataset.class_names), dataset.class_names, dataset.source)
 
@@ -158,10 +162,12 @@ def check(dataset: Dataset) -> None:
             holes = int(np.isnan(x).sum()) if np.issubdtype(x.dtype, np.floating) else 0
             found = f"{x.dtype} with {holes} NaN values" if holes else str(x.dtype)
             raise DataError(f"{name}: {part} images are uint8 from 0 to 255, got {found}; convert them first")
-        if x.ndim != 4 or x.shape[3] not in (1, 3) or x.shape[1:] != dataset.x.shape[1:]:
+        if x.ndim != 4 or x.shape[3] not in (1, 3) or 0 in x.shape[1:] or x.shape[1:] != dataset.x.shape[1:]:
             raise DataError(f"{name}: {part} images are (n, height, width, 1 or 3), all of one size; got {x.shape}")
         if not np.issubdtype(y.dtype, np.integer) or y.shape != (len(x),):
-            raise DataError(f"{name}: {part} labels are one whole number an image; got {y.dtype} {y.shape} for {len(x)}")
+            raise DataError(
+                f"{name}: {part} labels are one whole number an image; got {y.dtype} {y.shape} for {len(x)}"
+            )
         counts = np.bincount(y[(y >= 0) & (y < num_classes)], minlength=num_classes)
         if counts.sum() < len(y):
             raise DataError(f"{name}: {part} labels go from 0 to {num_classes - 1}; got {y.min()} to {y.max()}")

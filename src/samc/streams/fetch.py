@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from samc.errors import DataError, OutputError, unknown
 from samc.streams import cifar, mini_imagenet
@@ -119,7 +120,8 @@ def download(archive: Archive, url: str, path: Path, target: Path, progress: Pro
         )
 
 
-def connect(url: str, by_hand: str) -> http.client.HTTPResponse:
+def connect(url: str, by_hand: str) -> Any:
+    """The open response: an HTTPResponse, or what urllib has of the same kind for file: and data: urls."""
     try:
         return urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
@@ -130,7 +132,7 @@ def connect(url: str, by_hand: str) -> http.client.HTTPResponse:
         raise DataError(f"cannot reach {url} ({reason}): {by_hand}") from None
 
 
-def chunks(response: http.client.HTTPResponse, url: str, by_hand: str) -> Iterator[bytes]:
+def chunks(response: Any, url: str, by_hand: str) -> Iterator[bytes]:
     """The body in pieces; a generator, so that the network's errors are not mixed up with the disk's."""
     try:
         while chunk := response.read(CHUNK_BYTES):
@@ -150,7 +152,7 @@ def unpack(path: Path, folder: str, destination: Path) -> None:
 
     try:
         with tarfile.open(path) as tar:
-            tar.extractall(destination, filter=admit)
+            tar.extractall(str(destination), filter=admit)
     except (tarfile.TarError, EOFError) as error:
         raise DataError(f"the archive cannot be unpacked ({error}); fetch it again") from None
     if not (destination / folder).is_dir():

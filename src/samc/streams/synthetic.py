@@ -5,6 +5,8 @@ objects of any kind lie about. Within a task two shapes, two textures and two co
 property tells the classes apart, and any two do.
 """
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
@@ -62,7 +64,10 @@ def pattern(texture: Int[np.ndarray, "n"], p: np.ndarray, q: np.ndarray) -> Floa
 
 
 def paint_objects(
-    canvas: Float[np.ndarray, "n h w 3"], kinds: Int[np.ndarray, "n 3"], radii: tuple[float, float], rng: np.random.Generator
+    canvas: Float[np.ndarray, "n h w 3"],
+    kinds: Int[np.ndarray, "n 3"],
+    radii: tuple[float, float],
+    rng: np.random.Generator,
 ) -> None:
     """Put one object of the given kind on each picture, at a random place, size and angle."""
     count = len(canvas)
@@ -115,10 +120,12 @@ def load_synthetic(seed: int = 0, train_per_class: int = 200, test_per_class: in
     classes = np.arange(TASKS * CLASSES_PER_TASK)
     y, test_y = np.repeat(classes, train_per_class), np.repeat(classes, test_per_class)
     rng, test_rng = (np.random.default_rng(np.random.SeedSequence((seed, part))) for part in (0, 1))
-    return Dataset("split-synthetic", paint(y, rng), y, paint(test_y, test_rng), test_y, class_names(), "painted, version 1")
+    return Dataset(
+        "split-synthetic", paint(y, rng), y, paint(test_y, test_rng), test_y, class_names(), "painted, version 1"
+    )
 
 
-def split_synthetic(seed: int = 0, *, train_per_class: int = 200, test_per_class: int = 50, **cut) -> Stream:
+def split_synthetic(seed: int = 0, *, train_per_class: int = 200, test_per_class: int = 50, **cut: Any) -> Stream:
     """Five tasks of four classes, unless `split`'s arguments say otherwise."""
     dataset = load_synthetic(seed, train_per_class, test_per_class)
     return split(dataset, **{"classes_per_task": CLASSES_PER_TASK, "seed": seed, **cut})

@@ -1,0 +1,33 @@
+"""Small things that tests share: a tiny stream that a network learns in seconds, and random batches."""
+
+import numpy as np
+import torch
+
+from samc.streams.base import Dataset, Stream, split
+
+
+def coloured_squares(tasks: int = 3, per_class: int = 40, side: int = 12, seed: int = 0) -> Stream:
+    """Two classes a task: a bright patch on the left or on the right, each task in a channel or mix of its own."""
+    rng = np.random.default_rng(seed)
+    tints = np.array([(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (0, 1, 1), (1, 0, 1)])
+
+    def images(labels):
+        x = rng.integers(0, 60, (len(labels), side, side, 3))
+        half = side // 2
+        for image, label in zip(x, labels, strict=True):
+            columns = slice(0, half) if label % 2 == 0 else slice(side - half, side)
+            image[side // 4 : -side // 4, columns] += 180 * tints[label // 2]
+        return x.astype(np.uint8)
+
+    y, test_y = (np.repeat(np.arange(2 * tasks), n) for n in (per_class, 10))
+    names = tuple(f"class {c}" for c in range(2 * tasks))
+    dataset = Dataset("toy", images(y), y, images(test_y), test_y, names, "made by the test")
+    return split(dataset, classes_per_task=2, seed=seed)
+
+
+def random_batch(count: int, shape=(3, 12, 12), classes=(0, 1), seed: int = 0):
+    """Random uint8 images and labels."""
+    random = torch.Generator().manual_seed(seed)
+    x = torch.randint(0, 256, (count, *shape), generator=random, dtype=torch.uint8)
+    y = torch.tensor(classes)[torch.randint(0, len(classes), (count,), generator=random)]
+    return x, y
