@@ -1,0 +1,287 @@
+"""The learners: GEM against an independent implementation, the contract, the state, and a toy that must be learnt."""
+
+import copy
+
+import numpy as np
+import pytest
+import quadprog
+import torch
+from toys import coloured_squares, random_batch
+from torch.nn import functional as F
+
+import samc
+from samc.errors import ConfigError, DataError
+from samc.learners import LEARNERS, Learner
+from samc.models import ReducedResNet18
+
+SHAPE = (3, 12, 12)
+TASKS = ((0, 1), (2, 3), (4, 5), (6, 7))
+
+
+def learner(name, **settings):
+    return LEARNERS[name](8, SHAPE, **{"task_classes": TASKS, "seed": 1, **settings})
+
+
+def parameters(learner):
+    return torch.cat([p.detach().flatten() for p in learner.model.parameters()])
+
+
+class IndependentGEM:
+    """GEM written down straight from its paper and its authors' description: backward(), an optimiser, quadprog."""
+
+    def __init__(self, lr, margin, memories):
+        self.net = ReducedResNet18(8, seed=1)
+        for task, classes in enumerate(TASKS):
+            self.net.assign(task, classes)
+        self.net.to(memory_format=torch.channels_last)
+        self.optimiser = torch.optim.SGD(self.net.parameters(), lr=lr)
+        self.margin, self.memories = margin, memories
+        self.store = {}
+        self.projected = 0
+
+    def loss_gradient(self, x, y, task):
+        self.net.train()
+        self.optimiser.zero_grad()
+        logits = self.net(x, task)
+        F.cross_entropy(logits, y - 2 * task).backward()
+        return torch.cat([p.grad.reshape(-1) for p in self.net.parameters()])
+
+    def observe(self, x, y, task):
+        x = x.contiguous(memory_format=torch.channels_last).float() / 255
+        past = [k for k in self.store if k != task]
+        references = [self.loss_gradient(*self.store[k], k) for k in past]
+        g = self.loss_gradient(x, y, task)
+        if any(float(r @ g) < 0 for r in references):
+            memory = torch.stack(references).double().numpy()
+            gram = memory @ memory.T
+            bound = np.full(len(past), self.margin)
+            v = quadprog.solve_qp(
+                gram + 1e-3 * np.eye(len(past)), -memory @ g.double().numpy(), np.eye(len(past)), bound
+            )[0]
+            self.projected += 1
+            g = g + torch.from_numpy(v).float() @ torch.stack(references)
+        start = 0
+        for p in self.net.parameters():
+            p.grad = g[start : start + p.numel()].view_as(p)
+            start += p.numel()
+        self.optimiser.step()
+        old_x, old_y = self.store.get(task, (x[:0], y[:0]))
+        self.store[task] = (torch.cat([old_x, x])[-self.memories :], torch.cat([old_y, y])[-self.memories :])
+
+
+@pytest.mark.parametrize("lr", [0.01, 0.1])
+def test_gem_equals_an_independent_implementation(lr):
+    ours = learner("gem", lr=lr, budget_images=10, memory_strength=0.5)
+    theirs = IndependentGEM(lr, 0.5, 10)
+    for task, steps in enumerate((3, 3, 3, 20)):
+        for step in range(steps):
+            x, y = random_batch(10, SHAPE, TASKS[task], seed=100 * task + step)
+            ours.observe(x, y, task)
+            theirs.observe(x, y, task)
+    torch.testing.assert_close(
+        parameters(ours), torch.cat([p.detach().flatten() for p in theirs.net.parameters()]), atol=1e-5, rtol=0
+    )
+    for a, b in zip(ours.model.buffers(), theirs.net.buffers(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+    assert theirs.projected > 5  # so that the cone was really met
+
+
+def test_with_one_task_every_method_is_finetune():
+    found = []
+    for name in LEARNERS:
+        each = learner(name, lr=0.05)
+        for step in range(3):
+            each.observe(*random_batch(5, SHAPE, seed=step), 0)
+        found.append(parameters(each))
+    assert all(torch.equal(found[0], other) for other in found[1:])
+
+
+def test_samc_that_keeps_everything_is_gem():
+    """Threshold 0 keeps at least all pixels but the least salient; with a full mask the two are the same method."""
+    gem, samc_ = (learner(name, lr=0.05) for name in ("gem", "samc"))
+    samc_.salient = lambda batch: (batch.x[:, 0], torch.ones_like(batch.x[:, 0], dtype=torch.bool))
+    samc_.memory = copy.deepcopy(gem.memory)
+    for task in range(3):
+        for step in range(4):
+            x, y = random_batch(10, SHAPE, TASKS[task], seed=10 * task + step)
+            gem.observe(x, y, task)
+            samc_.observe(x, y, task)
+    torch.testing.assert_close(parameters(gem), parameters(samc_), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_the_contract(name):
+    each = learner(name)
+    assert isinstance(each, Learner)
+    report = each.memory_report()
+    needed = {"budget_bytes", "bytes", "bytes_by_part", "images_per_task", "accounting", "working_set_bytes"}
+    assert needed <= set(report)
+
+
+SETTINGS = [
+    ("finetune", {}),
+    ("gem", {}),
+    ("samc", {}),
+    ("samc", {"replay": "er"}),
+    ("samc", {"replay": "agem", "completion": "zero"}),
+]
+
+
+@pytest.mark.parametrize(("name", "settings"), SETTINGS)
+def test_state_saved_in_the_middle_of_a_task_goes_on_bit_for_bit(name, settings, tmp_path):
+    stream = coloured_squares(per_class=15)
+    kwargs = {"lr": 0.05, "budget_images": 2, "autoencoder_steps": 3, **settings}
+    wanted = {"finetune": ("lr",), "gem": ("lr", "budget_images")}.get(name, tuple(kwargs))
+    kwargs = {k: v for k, v in kwargs.items() if k in wanted}
+
+    def fresh(seed):
+        return LEARNERS[name](6, SHAPE, seed=seed, **kwargs)
+
+    def learn(each, skip=0, stop=None):
+        for number, (task, x, y, last) in enumerate(batches):
+            if skip <= number and (stop is None or number < stop):
+                each.observe(x, y, task.id)
+                if last:
+                    each.end_task(task)
+
+    batches = []
+    for task in stream:
+        mine = [(task, x, y) for x, y in task.batches(5)]
+        batches += [(*item, i == len(mine) - 1) for i, item in enumerate(mine)]
+    whole = fresh(4)
+    learn(whole)
+    half = fresh(4)
+    learn(half, stop=9)
+    torch.save(half.state_dict(), tmp_path / "state.pt")
+    resumed = fresh(4)
+    resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    learn(resumed, skip=9)
+    assert torch.equal(parameters(whole), parameters(resumed))
+    assert all(torch.equal(a, b) for a, b in zip(whole.model.buffers(), resumed.model.buffers(), strict=True))
+    assert whole.memory_report() == resumed.memory_report()
+
+
+@pytest.mark.parametrize("replay", ["gem", "er", "agem"])
+def test_a_toy_stream_is_learnt_and_remembered(replay):
+    stream = coloured_squares()
+    each = samc.SAMC(6, SHAPE, lr=0.03, budget_images=4, replay=replay, autoencoder_steps=5)
+    for task in stream:
+        for x, y in task.batches(10, epochs=2):
+            each.observe(x, y, task.id)
+        each.end_task(task)
+    accuracies = [float((each.predict(t.test_x, t.id) == t.test_y).double().mean()) for t in stream]
+    assert np.mean(accuracies) > 0.9, accuracies
+    assert all(kept > 4 for kept in each.memory_report()["images_per_task"])
+    assert all(shelf.cost <= each.memory.budget_bytes for shelf in each.memory.shelves.values())
+
+
+def test_the_example_of_the_readme():
+    learner = samc.SAMC(num_classes=20, image_shape=(3, 32, 32), budget_images=10, autoencoder_steps=5)
+    for task in samc.streams.split_synthetic(seed=0, train_per_class=5, test_per_class=1):
+        for x, y in task.batches(10):
+            learner.observe(x, y, task.id)
+        learner.end_task(task)
+    labels = learner.predict(x, task=0)
+    assert labels.shape == (len(x),)
+    assert set(labels.tolist()) <= {0, 1, 2, 3}
+
+
+def test_kept_pixels_survive_the_way_through_memory():
+    each = learner("samc", completion="telea", threshold=0.5)
+    x, y = random_batch(6, SHAPE)
+    stats = each.observe(x, y, 0)
+    completed = each.complete(*each.memory.recall(0)[:2])
+    held = len(completed)
+    mask = stats.mask[-held:, None].expand(-1, 3, -1, -1)
+    assert torch.equal((completed * 255).round().to(torch.uint8)[mask], x[-held:][mask])
+    speaking = stats.saliency.amax((1, 2)) > 0
+    assert speaking.any()
+    assert torch.equal(stats.mask[speaking], stats.saliency[speaking] > 0.5)
+    assert bool(stats.mask[~speaking].all())
+
+
+def test_images_that_keep_too_much_are_cut_to_the_budget_and_counted():
+    each = learner("samc", threshold=0.0, budget_images=1)
+    each.observe(*random_batch(4, SHAPE), 0)
+    report = each.memory_report()
+    assert report["bytes"] <= report["budget_bytes"] == 3 * 144 + 1
+    assert report["bent_masks"] == 4
+
+
+def test_batch_of_one_works_everywhere():
+    each = learner("samc")
+    for task in range(2):
+        for step in range(3):
+            each.observe(*random_batch(1, SHAPE, TASKS[task], seed=step), task)
+    assert each.predict(random_batch(1, SHAPE)[0], 0).shape == (1,)
+
+
+def test_a_head_grows_by_its_labels_where_nobody_declared_it():
+    each = samc.Finetune(8, SHAPE)
+    each.observe(*random_batch(4, SHAPE, (2, 3)), 0)
+    each.observe(*random_batch(4, SHAPE, (6,)), 0)
+    assert each.model.task_classes == {0: (2, 3, 6)}
+
+
+def test_predict_leaves_the_learner_as_it_was():
+    each = learner("samc")
+    each.observe(*random_batch(4, SHAPE), 0)
+    before = copy.deepcopy(each.state_dict())
+    each.predict(random_batch(7, SHAPE)[0], 0)
+    after = each.state_dict()
+    assert each.model.training
+    assert all(torch.equal(v, after["model"][k]) for k, v in before["model"].items() if k != "_extra_state")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x, y: (x, y + 2), r"labels \[2, 3\] are not among task 0's classes \[0, 1\]"),
+        (lambda x, y: (x[:, :2], y), r"images are \(batch, 3, 12, 12\); got \(4, 2, 12, 12\)"),
+        (lambda x, y: (x[:0], y[:0]), r"images are \(batch, 3, 12, 12\); got \(0, 3, 12, 12\)"),
+        (lambda x, y: (x.float() / 255 * float("nan"), y), "float images are from 0 to 1; got NaN"),
+        (lambda x, y: (x.float(), y), "float images are from 0 to 1; got .* to 255"),
+        (lambda x, y: (x.int(), y), "images are uint8 from 0 to 255 or floats from 0 to 1; got torch.int32"),
+        (lambda x, y: (x, y[:3]), r"labels are one whole number an image; got torch.int64 \(3,\) for 4 images"),
+        (lambda x, y: (x, y.float()), "labels are one whole number an image; got torch.float32"),
+    ],
+)
+def test_batches_that_make_no_sense_are_refused_before_anything_changes(change, message):
+    each = learner("samc")
+    before = parameters(each)
+    x, y = random_batch(4, SHAPE)
+    x.view(-1)[0] = 255
+    with pytest.raises(DataError, match=message):
+        each.observe(*change(x, torch.tensor([0, 1, 0, 1])), 0)
+    assert torch.equal(before, parameters(each))
+    assert each.memory.nbytes == 0
+
+
+def test_float_images_are_the_same_images():
+    first, second = learner("samc"), learner("samc")
+    x, y = random_batch(4, SHAPE)
+    first.observe(x, y, 0)
+    second.observe(x.float() / 255, y, 0)
+    torch.testing.assert_close(parameters(first), parameters(second))
+    assert first.memory.state_dict() == second.memory.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"threshold": 1.0}, r"threshold is in \[0, 1\), got 1.0; the paper uses 0.7"),
+        ({"threshold": -0.1}, r"threshold is in \[0, 1\)"),
+        ({"lr": 0.0}, "lr is above 0, got 0.0"),
+        ({"budget_images": 0}, "buffer-size is at least 1"),
+        ({"completion": "autoencode"}, "unknown completion 'autoencode': did you mean 'autoencoder'"),
+        ({"codec": "co"}, "unknown codec 'co': did you mean 'coo'"),
+    ],
+)
+def test_settings_that_cannot_be_used(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        learner("samc", **settings)
+
+
+def test_a_task_that_was_never_seen_cannot_be_asked_about():
+    with pytest.raises(ConfigError, match=r"task 3 has not been seen yet; known: \[\]"):
+        samc.Finetune(8, SHAPE).predict(random_batch(2, SHAPE)[0], 3)

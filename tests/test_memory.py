@@ -1,0 +1,146 @@
+"""Codecs bring kept pixels back exactly, and the buffer holds its budget at every moment."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from samc.errors import ConfigError, DataError
+from samc.memory import CODECS, Coordinates, EpisodicMemory, Raw
+
+shapes = st.tuples(st.sampled_from([1, 3]), st.integers(1, 20), st.integers(1, 20))
+
+
+def images_and_masks(count, shape, share, seed):
+    rng = np.random.default_rng(seed)
+    images = rng.integers(0, 256, (count, *shape), dtype=np.uint8)
+    return images, rng.random((count, *shape[1:])) < share
+
+
+@pytest.mark.parametrize("name", CODECS)
+@given(shape=shapes, share=st.sampled_from([0.0, 0.02, 0.3, 1.0]), count=st.integers(0, 4), seed=st.integers(0, 2**31))
+@settings(max_examples=60, deadline=None)
+def test_decode_of_encode_is_exact_on_kept_pixels(name, shape, share, count, seed):
+    codec = CODECS[name](shape)
+    images, masks = images_and_masks(count, shape, share, seed)
+    blobs = codec.encode(images, masks)
+    decoded, kept = codec.decode(blobs)
+    expected = masks if name == "coo" else np.ones_like(masks)
+    assert np.array_equal(kept, expected)
+    assert np.array_equal(decoded, images * expected[:, None])
+    assert all(sum(codec.parts(blob).values()) == len(blob) for blob in blobs)
+
+
+def test_coordinates_by_hand():
+    image = np.arange(12, dtype=np.uint8).reshape(1, 3, 2, 2)
+    mask = np.array([[[False, True], [True, False]]])
+    # two pixels: rows 0 1, columns 1 0, then red 1 2, green 5 6, blue 9 10
+    assert Coordinates((3, 2, 2)).encode(image, mask) == [bytes([2, 0, 1, 1, 0, 1, 2, 5, 6, 9, 10])]
+
+
+@pytest.mark.parametrize(
+    ("shape", "pixel", "header"),
+    [((3, 32, 32), 5, 2), ((3, 84, 84), 5, 2), ((1, 16, 15), 3, 1), ((3, 300, 40), 6, 2), ((3, 300, 300), 7, 4)],
+)
+def test_positions_take_the_smallest_type(shape, pixel, header):
+    codec = Coordinates(shape)
+    images, masks = images_and_masks(1, shape, 0.01, 0)
+    assert len(codec.encode(images, masks)[0]) == header + pixel * masks.sum()
+    assert codec.most_pixels(header + 7 * pixel + 1) == 7
+
+
+@given(st.binary(max_size=40))
+def test_damaged_bytes_are_refused_or_decode(blob):
+    try:
+        images, masks = Coordinates((3, 4, 4)).decode([blob])
+    except DataError as error:
+        assert "damaged" in str(error)
+    else:
+        assert images.shape == (1, 3, 4, 4)
+        assert masks.shape == (1, 4, 4)
+
+
+@pytest.mark.parametrize("accounting", ["bytes", "values"])
+@given(
+    budget=st.integers(1, 5),
+    shares=st.lists(st.sampled_from([0.0, 0.05, 0.2, 0.6]), min_size=1, max_size=40),
+    name=st.sampled_from(["coo", "raw"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_never_above_budget_and_first_in_first_out(accounting, budget, shares, name):
+    memory = EpisodicMemory(CODECS[name]((3, 6, 6)), 10, budget, accounting)
+    history = []
+    for number, share in enumerate(shares):
+        image = np.full((1, 3, 6, 6), number, np.uint8)
+        _, mask = images_and_masks(1, (3, 6, 6), share, number)
+        mask[0, 0, 0] = True
+        mask[0].flat[memory.most_pixels :] = False
+        memory.add(0, image, mask, np.array([number % 10]))
+        history.append(number)
+        counted = memory.nbytes if accounting == "bytes" else memory.nbytes_by_part["colours"]
+        assert counted <= memory.budget_bytes
+        assert memory.shelves[0].cost == counted
+        # what is held is an unbroken end of what came, in order
+        images, masks, labels = memory.recall(0)
+        held = images[:, 0, 0, 0].tolist()
+        assert held == history[-len(held) :]
+        assert labels.tolist() == [n % 10 for n in held]
+        # and one more would not have fitted
+        if len(held) < len(history):
+            previous = history[-len(held) - 1]
+            _, old_mask = images_and_masks(1, (3, 6, 6), shares[previous], previous)
+            old_mask[0, 0, 0] = True
+            old_mask[0].flat[memory.most_pixels :] = False
+            old = np.full((1, 3, 6, 6), previous, np.uint8)
+            item = memory.item(memory.codec.encode(old, old_mask)[0], b"\0")
+            assert counted + item.cost > memory.budget_bytes
+
+
+def test_budgets_by_hand():
+    # ten raw images of 3·32·32 bytes, and a byte of label each where everything counts
+    assert EpisodicMemory(Raw((3, 32, 32)), 100, 10, "bytes").budget_bytes == 10 * (3072 + 1)
+    assert EpisodicMemory(Raw((3, 32, 32)), 100, 10, "values").budget_bytes == 10 * 3072
+    assert EpisodicMemory(Raw((3, 32, 32)), 1000, 10, "bytes").budget_bytes == 10 * (3072 + 2)
+
+
+@pytest.mark.parametrize("accounting", ["bytes", "values"])
+def test_ten_raw_images_fit_exactly(accounting):
+    memory = EpisodicMemory(Raw((3, 8, 8)), 5, 10, accounting)
+    images, masks = images_and_masks(25, (3, 8, 8), 1, 0)
+    memory.add(3, images, masks, np.arange(25) % 5)
+    assert memory.images_per_task == {3: 10}
+    assert np.array_equal(memory.recall(3)[0], images[-10:])
+    assert memory.nbytes == 10 * (3 * 64 + 1)
+    assert memory.nbytes_by_part == {"colours": 10 * 3 * 64, "labels": 10}
+
+
+def test_each_task_has_a_budget_of_its_own():
+    memory = EpisodicMemory(Raw((1, 4, 4)), 5, 2)
+    images, masks = images_and_masks(6, (1, 4, 4), 1, 0)
+    memory.add(0, images[:3], masks[:3], np.array([0, 1, 2]))
+    memory.add(1, images[3:], masks[3:], np.array([3, 4, 3]))
+    assert memory.images_per_task == {0: 2, 1: 2}
+    assert memory.recall(0)[2].tolist() == [1, 2]
+
+
+def test_state_comes_back_and_goes_on_alike():
+    memory, fresh = (EpisodicMemory(Coordinates((3, 6, 6)), 10, 2) for _ in range(2))
+    for seed in range(8):
+        memory.add(seed % 2, *images_and_masks(3, (3, 6, 6), 0.4, seed), np.arange(3))
+    fresh.load_state_dict(memory.state_dict())
+    for each in (memory, fresh):
+        each.add(1, *images_and_masks(3, (3, 6, 6), 0.4, 99), np.arange(3))
+    assert fresh.state_dict() == memory.state_dict()
+    assert fresh.shelves[1].cost == memory.shelves[1].cost
+
+
+def test_what_cannot_work_is_refused_with_the_remedy():
+    with pytest.raises(ConfigError, match="buffer-size is at least 1 image a task, got 0; the paper uses 10"):
+        EpisodicMemory(Raw((3, 8, 8)), 10, 0)
+    with pytest.raises(ConfigError, match="cannot hold one image; raise buffer-size"):
+        EpisodicMemory(Coordinates((1, 1, 1)), 10, 1)
+    memory = EpisodicMemory(Coordinates((3, 8, 8)), 10, 1)
+    images, masks = images_and_masks(1, (3, 8, 8), 1, 0)
+    with pytest.raises(DataError, match="one image takes 322 bytes, the whole task has 193"):
+        memory.add(0, images, masks, np.array([1]))
+    assert memory.nbytes == 0

@@ -1,0 +1,127 @@
+"""Grad-CAM against a plain computation of its definition, and what it must not touch."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from samc.models import ReducedResNet18
+from samc.saliency import grad_cam, kept_pixels
+
+
+def trained_a_little(seed=0):
+    """A network whose running statistics are not the initial ones."""
+    model = ReducedResNet18(6, seed=seed)
+    model.assign(0, (0, 1, 2))
+    model.assign(1, (3, 4, 5))
+    for _ in range(3):
+        model(torch.rand(8, 3, 32, 32, generator=torch.Generator().manual_seed(seed)), 0)
+    return model
+
+
+def by_definition(model, image, row):
+    """One image, one class: the paper's appendix, with a hook on the last block and backward() on a copy of the model."""
+    model = copy.deepcopy(model).eval()
+    kept = {}
+    model.blocks[-1].register_forward_hook(lambda _, __, output: kept.update(a=output))
+    pooled = model.features(image[None]).mean((2, 3))
+    kept["a"].retain_grad()
+    (pooled @ model.linear.weight[row] + model.linear.bias[row]).sum().backward()
+    activations, slopes = kept["a"][0].detach(), kept["a"].grad[0]
+    cam = torch.zeros(activations.shape[1:])
+    for a, slope in zip(activations, slopes, strict=True):
+        cam += slope.mean() * a
+    cam = F.interpolate(cam.clamp_min(0)[None, None], image.shape[1:], mode="bilinear", align_corners=False)[0, 0]
+    return (cam - cam.min()) / (cam.max() - cam.min()) if cam.max() > cam.min() else torch.zeros_like(cam)
+
+
+@pytest.mark.parametrize(("height", "width"), [(32, 32), (20, 44)])
+def test_equals_the_definition(height, width, generator):
+    model = trained_a_little()
+    x = torch.rand(6, 3, height, width, generator=generator)
+    y = torch.tensor([3, 4, 5, 3, 4, 5])
+    maps = grad_cam(model, x, y, task=1)
+    for image, label, found in zip(x, y, maps, strict=True):
+        torch.testing.assert_close(found, by_definition(model, image, int(label)), atol=1e-4, rtol=1e-4)
+
+
+def test_predicted_explains_the_class_that_the_model_would_choose(generator):
+    model = trained_a_little()
+    x = torch.rand(5, 3, 32, 32, generator=generator)
+    predicted = copy.deepcopy(model).eval()(x, 0).argmax(1)
+    wrong = (predicted + 1) % 3
+    assert torch.equal(grad_cam(model, x, wrong, 0, "predicted"), grad_cam(model, x, predicted, 0, "label"))
+    assert not torch.equal(grad_cam(model, x, wrong, 0, "label"), grad_cam(model, x, predicted, 0, "label"))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_leaves_the_model_as_found(training, generator):
+    model = trained_a_little().train(training)
+    model.blocks[2].eval()  # a part may have a mode of its own
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    before = copy.deepcopy(model.state_dict())
+    modes = [module.training for module in model.modules()]
+    grad_cam(model, torch.rand(4, 3, 32, 32, generator=generator), torch.tensor([0, 1, 2, 0]), 0)
+    after = model.state_dict()
+    assert all(torch.equal(before[k], after[k]) for k in before if k != "_extra_state")
+    assert [module.training for module in model.modules()] == modes
+    assert all(torch.equal(p.grad, torch.ones_like(p)) and p.requires_grad for p in model.parameters())
+    assert not any(module._forward_hooks or module._backward_hooks for module in model.modules())
+
+
+def test_works_where_gradients_are_switched_off(generator):
+    model = trained_a_little()
+    x, y = torch.rand(2, 3, 32, 32, generator=generator), torch.tensor([0, 1])
+    expected = grad_cam(model, x, y, 0)
+    with torch.no_grad():
+        found = grad_cam(model, x, y, 0)
+    assert torch.equal(found, expected)
+    assert not found.requires_grad
+
+
+def test_one_image_is_explained_as_it_is_in_a_batch(generator):
+    model = trained_a_little()
+    x, y = torch.rand(4, 3, 32, 32, generator=generator), torch.tensor([0, 1, 2, 1])
+    torch.testing.assert_close(grad_cam(model, x[2:3], y[2:3], 0)[0], grad_cam(model, x, y, 0)[2], atol=1e-5, rtol=1e-4)
+
+
+def test_a_map_that_nothing_speaks_for_is_zero_not_nan(generator):
+    model = trained_a_little()
+    with torch.no_grad():
+        model.linear.weight[1] = -1.0  # features are not negative, so every weight speaks against class 1
+    maps = grad_cam(model, torch.rand(2, 3, 32, 32, generator=generator), torch.tensor([1, 1]), 0)
+    assert torch.equal(maps, torch.zeros_like(maps))
+
+
+def test_all_zero_maps_keep_everything_that_fits_and_else_the_centre():
+    zero = torch.zeros(2, 5, 5)
+    mask, bent = kept_pixels(zero, 0.7, most=25)
+    assert mask.all()
+    assert bent.all()
+    mask, _ = kept_pixels(zero, 0.7, most=5)
+    plus = torch.tensor([[0, 0, 0, 0, 0], [0, 0, 1, 0, 0], [0, 1, 1, 1, 0], [0, 0, 1, 0, 0], [0, 0, 0, 0, 0]]).bool()
+    assert torch.equal(mask[0], plus)
+
+
+def test_what_does_not_fit_keeps_its_most_salient_pixels():
+    saliency = torch.arange(16.0).view(1, 4, 4) / 15
+    mask, bent = kept_pixels(saliency, 0.2, most=3)
+    assert mask[0].flatten().nonzero().flatten().tolist() == [13, 14, 15]
+    assert bent.tolist() == [True]
+
+
+@given(st.floats(0, 0.99), st.integers(1, 30), st.integers(0, 2**31))
+@settings(max_examples=80, deadline=None)
+def test_kept_pixels_are_above_the_threshold_and_fit(threshold, most, seed):
+    saliency = torch.rand(3, 5, 6, generator=torch.Generator().manual_seed(seed))
+    mask, bent = kept_pixels(saliency, threshold, most)
+    assert bool((saliency[mask] > threshold).all())
+    assert bool((mask.sum((1, 2)) <= most).all())
+    assert torch.equal(mask[~bent], (saliency > threshold)[~bent])
+    for image_mask, image_saliency in zip(mask[bent], saliency[bent], strict=True):
+        assert int(image_mask.sum()) == most
+        assert float(image_saliency[image_mask].min()) >= float(image_saliency[~image_mask].max())
