@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import quadprog
 import torch
-from toys import coloured_squares, random_batch
 from torch.nn import functional as F
 
 import samc
 from samc.errors import ConfigError, DataError
 from samc.learners import LEARNERS, Learner
 from samc.models import ReducedResNet18
+from toys import coloured_squares, random_batch
 
 SHAPE = (3, 12, 12)
 TASKS = ((0, 1), (2, 3), (4, 5), (6, 7))
@@ -249,7 +249,7 @@ def test_predict_leaves_the_learner_as_it_was():
 def test_batches_that_make_no_sense_are_refused_before_anything_changes(change, message):
     each = learner("samc")
     before = parameters(each)
-    x, y = random_batch(4, SHAPE)
+    x, _ = random_batch(4, SHAPE)
     x.view(-1)[0] = 255
     with pytest.raises(DataError, match=message):
         each.observe(*change(x, torch.tensor([0, 1, 0, 1])), 0)

@@ -23,7 +23,7 @@ def trained_a_little(seed=0):
 
 
 def by_definition(model, image, row):
-    """One image, one class: the paper's appendix, with a hook on the last block and backward() on a copy of the model."""
+    """One image, one class: the paper's appendix, with a hook on the last block and backward() on a copy."""
     model = copy.deepcopy(model).eval()
     kept = {}
     model.blocks[-1].register_forward_hook(lambda _, __, output: kept.update(a=output))

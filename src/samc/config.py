@@ -12,6 +12,7 @@ from samc.errors import ConfigError, unknown
 
 def setting(default: Any, meaning: str, choices: tuple[str, ...] = ()) -> Any:
     """A field with its meaning beside it; the command line shows both."""
+    meaning = f"{meaning}: {' or '.join(choices)}" if choices else meaning
     return field(default=default, metadata={"help": meaning, "choices": choices})
 
 
@@ -32,19 +33,22 @@ class RunConfig:
     image_size: int | None = setting(None, "resize your own images to this many pixels a side")
     n_epochs: int = setting(1, "passes over each task's images")
     batch_size: int = setting(10, "images a step")
-    lr: float = setting(0.1, "step size of plain SGD")
+    lr: float | None = setting(0.1, "step size of plain SGD")
     buffer_size: int = setting(10, "memory of each task: the bytes of so many whole images")
-    accounting: str = setting("bytes", "what counts: bytes (everything) or values (colours only)", ("bytes", "values"))
-    memory_strength: float = setting(0.5, "GEM's margin: the least weight of each past task in a projection")
-    replay: str = setting("gem", "how memory is used: gem, agem or er", ("gem", "agem", "er"))
-    threshold: float = setting(0.7, "a pixel is kept if its saliency in [0, 1] is above this")
-    saliency_target: str = setting("label", "class that Grad-CAM explains: label or predicted", ("label", "predicted"))
-    completion: str = setting(
+    accounting: str = setting("bytes", "what counts, everything or colours only", ("bytes", "values"))
+    memory_strength: float | None = setting(0.5, "GEM's margin: the least weight of each past task in a projection")
+    replay: str | None = setting("gem", "how memory is used", ("gem", "agem", "er"))
+    threshold: float | None = setting(0.7, "a pixel is kept if its saliency in [0, 1] is above this")
+    saliency_target: str | None = setting("label", "class that Grad-CAM explains", ("label", "predicted"))
+    completion: str | None = setting(
         "telea+autoencoder",
         "what fills dropped pixels: zero, telea, navier-stokes, autoencoder, telea+autoencoder",
     )
-    autoencoder_steps: int = setting(100, "SGD steps of the autoencoder after each task")
-    autoencoder_lr: float = setting(0.1, "step size of the autoencoder")
+    autoencoder_output: str | None = setting(
+        "correction", "what the autoencoder paints after a rule", ("whole", "correction")
+    )
+    autoencoder_steps: int | None = setting(100, "SGD steps of the autoencoder after each task")
+    autoencoder_lr: float | None = setting(0.1, "step size of the autoencoder")
 
     def __post_init__(self) -> None:
         for item in fields(self):

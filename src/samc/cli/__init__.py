@@ -2,10 +2,14 @@
 
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import typer
 
 from samc.errors import UserError
+
+INTERRUPTED = 130
+# the exit code of a program that Ctrl-C has stopped
 
 HELP = """Continual learning in a fixed memory.
 
@@ -42,10 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; a mistake that the user can mend is one line and exit code 2."""
     try:
         result = typer.main.get_command(app())(args=arguments, standalone_mode=False)
-    except KeyboardInterrupt:
-        fail("interrupted; nothing half-written is left", 130)
-    except typer.Abort:
-        fail("interrupted; nothing half-written is left", 130)
+    except (KeyboardInterrupt, typer.Abort):
+        result = INTERRUPTED
     except UserError as error:
         fail(str(error), 2)
     except OSError as error:  # a full disk, a vanished folder: the system's words are the clearest
@@ -55,10 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not hasattr(error, "format_message"):
             raise
         fail(f"{error.format_message().rstrip('.')}; see: samc --help", 2)
-    else:
-        sys.exit(result if isinstance(result, int) else 0)
+    if result == INTERRUPTED:  # newer versions of typer return it, older ones raise
+        fail("interrupted; nothing half-written is left", INTERRUPTED)
+    sys.exit(result if isinstance(result, int) else 0)
 
 
-def fail(message: str, code: int) -> None:
+def fail(message: str, code: int) -> NoReturn:
     print(f"samc: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)

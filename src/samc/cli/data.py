@@ -156,7 +156,8 @@ def fetch_set(
     from samc.streams.fetch import fetch
 
     columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
         bar = bars.add_task(name, total=None, visible=False)
         folder = fetch(
             name,

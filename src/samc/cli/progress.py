@@ -25,7 +25,9 @@ class Bar(Watcher):
             TextColumn("{task.percentage:>3.0f} %"),
             TextColumn("{task.fields[shown]}"),
         )
-        self.progress = Progress(*columns, console=console, transient=True, auto_refresh=False)
+        self.progress = Progress(
+            *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
+        )
         self.name = name
         self.row = self.progress.add_task(name, shown="", total=1)
         self.learner: Any = None

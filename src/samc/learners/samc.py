@@ -1,6 +1,6 @@
 """SAMC (Bai et al. 2023), Algorithm 1: remember the pixels that mattered, complete them, stay in the cone."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ class SAMC(RehearsalLearner):
         "threshold",
         "saliency_target",
         "completion",
+        "autoencoder_output",
         "autoencoder_steps",
         "autoencoder_lr",
     )
@@ -37,6 +38,7 @@ class SAMC(RehearsalLearner):
         threshold: float = 0.7,
         completion: str = "telea+autoencoder",
         saliency_target: Target = "label",
+        autoencoder_output: Literal["whole", "correction"] = "correction",
         autoencoder_steps: int = 100,
         autoencoder_lr: float = 0.1,
         codec: str = "coo",
@@ -54,8 +56,8 @@ class SAMC(RehearsalLearner):
         rule, learnt = parse(completion)
         self.autoencoder: InpaintingAutoencoder | None = None
         if learnt:
-            # after a rule it learns a correction, alone it paints the whole picture: docs/fidelity.md
-            residual = completion != "autoencoder"
+            # alone it paints the whole picture; after a rule it may also learn a correction: docs/fidelity.md
+            residual = autoencoder_output == "correction" and completion != "autoencoder"
             self.autoencoder = InpaintingAutoencoder(image_shape[0], residual=residual, seed=self.seed).to(self.device)
         self.completion = Completion(rule, self.autoencoder, self.device)
         self.bent_masks = 0

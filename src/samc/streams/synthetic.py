@@ -5,6 +5,7 @@ objects of any kind lie about. Within a task two shapes, two textures and two co
 property tells the classes apart, and any two do.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,7 @@ from samc.streams.base import Dataset, Stream, split
 
 SIDE = 32
 TASKS, CLASSES_PER_TASK = 5, 4
-SHAPES = ("disc", "square", "triangle", "cross", "ring")
-TEXTURES = ("plain", "striped", "checked", "dotted")
+Field = Callable[[np.ndarray, np.ndarray], np.ndarray]
 COLOURS = {
     "red": (0.90, 0.22, 0.20),
     "green": (0.25, 0.75, 0.30),
@@ -38,29 +38,36 @@ def attributes() -> Int[np.ndarray, "20 3"]:
 
 def class_names() -> tuple[str, ...]:
     colours = tuple(COLOURS)
-    return tuple(f"{TEXTURES[texture]} {colours[colour]} {SHAPES[shape]}" for shape, texture, colour in attributes())
+    shapes, textures = tuple(DISTANCES), tuple(PATTERNS)
+    return tuple(f"{textures[texture]} {colours[colour]} {shapes[shape]}" for shape, texture, colour in attributes())
 
 
-def distance(shape: Int[np.ndarray, "n"], p: np.ndarray, q: np.ndarray) -> Float[np.ndarray, "n h w"]:
-    """How far each point lies outside the shape, in units of its radius; negative inside."""
-    a, b = np.abs(p), np.abs(q)
-    radius = np.hypot(p, q)
-    candidates = (
-        radius - 0.95,
-        np.maximum(a, b) - 0.82,
-        np.maximum(-q - 0.6, 0.866 * a + 0.5 * q - 0.55),
-        np.minimum(np.maximum(a - 1, b - 0.34), np.maximum(b - 1, a - 0.34)),
-        np.abs(radius - 0.74) - 0.26,
-    )
-    return np.choose(shape[:, None, None], candidates)
+# how far a point lies outside a shape, in units of its radius; negative inside
+DISTANCES: dict[str, Field] = {
+    "disc": lambda p, q: np.hypot(p, q) - 0.95,
+    "square": lambda p, q: np.maximum(np.abs(p), np.abs(q)) - 0.82,
+    "triangle": lambda p, q: np.maximum(-q - 0.6, 0.866 * np.abs(p) + 0.5 * q - 0.55),
+    "cross": lambda p, q: np.minimum(
+        np.maximum(np.abs(p) - 1, np.abs(q) - 0.34), np.maximum(np.abs(q) - 1, np.abs(p) - 0.34)
+    ),
+    "ring": lambda p, q: np.abs(np.hypot(p, q) - 0.74) - 0.26,
+}
+# how dark a texture is at a point, 0 or 1
+PATTERNS: dict[str, Field] = {
+    "plain": lambda p, q: np.zeros_like(p),
+    "striped": lambda p, q: np.sin(7.5 * p) > 0.1,
+    "checked": lambda p, q: (np.sin(6 * p) > 0) ^ (np.sin(6 * q) > 0),
+    "dotted": lambda p, q: (np.cos(8.5 * p) + np.cos(8.5 * q)) > 0.75,
+}
 
 
-def pattern(texture: Int[np.ndarray, "n"], p: np.ndarray, q: np.ndarray) -> Float[np.ndarray, "n h w"]:
-    """The texture's darkness in [0, 1] at each point."""
-    stripes = np.sin(7.5 * p) > 0.1
-    checks = (np.sin(6 * p) > 0) ^ (np.sin(6 * q) > 0)
-    dots = (np.cos(8.5 * p) + np.cos(8.5 * q)) > 0.75
-    return np.choose(texture[:, None, None], (np.zeros_like(p), stripes, checks, dots)).astype(p.dtype)
+def evaluated(fields: dict[str, Field], kind: Int[np.ndarray, "n"], p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Each picture's own field at each of its points."""
+    result = np.empty_like(p)
+    for number, function in enumerate(fields.values()):
+        rows = kind == number
+        result[rows] = function(p[rows], q[rows])
+    return result
 
 
 def paint_objects(
@@ -80,9 +87,9 @@ def paint_objects(
     p = (np.cos(angle) * across + np.sin(angle) * down) / radius
     q = (np.cos(angle) * down - np.sin(angle) * across) / radius
     shape, texture, colour = kinds.T
-    cover = np.clip(0.5 - distance(shape, p, q) * radius * SIDE / 2, 0, 1)[..., None]
+    cover = np.clip(0.5 - evaluated(DISTANCES, shape, p, q) * radius * SIDE / 2, 0, 1)[..., None]
     paint = np.array(list(COLOURS.values()))[colour] + rng.normal(0, 0.05, (count, 3))
-    shade = 1 - 0.75 * pattern(texture, p, q)[..., None]
+    shade = 1 - 0.75 * evaluated(PATTERNS, texture, p, q)[..., None]
     canvas *= 1 - cover
     canvas += cover * paint[:, None, None, :] * shade
 
@@ -103,7 +110,7 @@ def paint(labels: Int[np.ndarray, "n"], rng: np.random.Generator) -> UInt8[np.nd
     count = len(labels)
     canvas = ground(count, rng)
     for _ in range(3):
-        kinds = rng.integers(0, (len(SHAPES), len(TEXTURES), len(COLOURS)), (count, 3))
+        kinds = rng.integers(0, (len(DISTANCES), len(PATTERNS), len(COLOURS)), (count, 3))
         paint_objects(canvas, kinds, (0.12, 0.22), rng)
     paint_objects(canvas, attributes()[labels], (0.40, 0.60), rng)
     light = rng.uniform(0.65, 1.25, (count, 1, 1, 1))

@@ -1,0 +1,173 @@
+"""The command line from outside: every mistake is one line on stderr and exit code 2, and leaves nothing behind."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import pytest
+
+from samc.cli import main
+from samc.learners import NetworkLearner
+
+QUICK = ("--dataset", "npz:tiny.npz", "--n-tasks", "2", "--device", "cpu")
+
+
+@pytest.fixture
+def samc(capsys, tmp_path, monkeypatch):
+    """Calls the command line in an empty folder; returns exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SAMC_DATA", str(tmp_path / "no-data"))
+    x = np.random.default_rng(0).integers(0, 256, (60, 10, 10, 3), dtype=np.uint8)
+    np.savez("tiny.npz", x=x, y=np.arange(60) % 4)
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as exit_:
+            main([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return exit_.value.code or 0, captured.out, captured.err
+
+    return call
+
+
+def refused(result, *words):
+    """Exit code 2 and one line that has all the words."""
+    code, _, err = result
+    assert code == 2, err
+    assert err.startswith("samc: ")
+    assert err.count("\n") == 1
+    for word in words:
+        assert word in err
+    return True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run", "--model", "smac"), ("unknown model 'smac'", "did you mean 'samc'", "finetune, gem, samc")),
+        (("run", "--dataset", "split-cifar1000"), ("unknown dataset", "did you mean 'split-cifar100'")),
+        (("run", "--treshold", "0.5"), ("--treshold", "--threshold")),
+        (("run", "--threshold", "1.0"), ("threshold is in [0, 1), got 1.0", "the paper uses 0.7")),
+        (("run", "--threshold", "-0.1"), ("threshold is in [0, 1), got -0.1",)),
+        (("run", "--threshold", "much"), ("Invalid value for", "--threshold")),
+        (("run", "--buffer-size", "0"), ("buffer-size is at least 1 image a task, got 0",)),
+        (("run", "--lr", "0"), ("lr is above 0",)),
+        (("run", "--n-tasks", "9"), ("split-synthetic can be cut into 1 to 5 tasks, got n-tasks 9",)),
+        (("run", "--model", "finetune", "--completion", "zero"), ("finetune has no --completion; it takes --lr",)),
+        (("run", "--completion", "tela"), ("unknown completion 'tela'", "did you mean 'telea'")),
+        (("run", "--preset", "papper"), ("unknown preset 'papper'", "did you mean 'paper'")),
+        (("run", "--device", "gpu"), ("unknown device 'gpu'",)),
+        (("run", "--dataset", "split-cifar100"), ("cifar100 is not in", "samc data fetch cifar100")),
+        (("run", "--dataset", "split-mini-imagenet"), ("mini-imagenet is not in", "--data-dir")),
+        (("run", "--dataset", "npz:absent.npz"), ("absent.npz is not there",)),
+        (("run", "--dataset", "folder:absent"), ("absent/train is not there",)),
+        (("rnu",), ("rnu", "run")),
+        (("data", "fetch", "cifar"), ("unknown data set 'cifar'", "did you mean 'cifar1")),
+    ],
+)
+def test_mistakes(samc, tmp_path, arguments, words):
+    assert refused(samc(*arguments), *words)
+    assert list(tmp_path.rglob("*.json")) == []
+    assert not (tmp_path / "runs").exists() or list((tmp_path / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "words"),
+    [
+        (np.full((20, 4, 4, 3), np.nan), np.arange(20) % 2, ("NaN",)),
+        (np.zeros((20, 4, 4, 3), np.uint8), np.arange(19) % 2, ("labels",)),
+        (np.zeros((20, 4, 4, 3), np.uint8), np.linspace(0, 1, 20), ("labels",)),
+        (np.zeros((20, 4, 4, 2), np.uint8), np.arange(20) % 2, ("height, width, 1 or 3",)),
+    ],
+)
+def test_own_arrays_that_make_no_sense(samc, x, y, words):
+    np.savez("own.npz", x=x, y=y)
+    assert refused(samc("run", "--dataset", "npz:own.npz"), *words)
+
+
+def test_a_run_writes_a_record_and_shows_a_table(samc, tmp_path):
+    cut = ("--n-tasks", 2, "--samples-per-task", 20, "--autoencoder-steps", 2)
+    code, out, err = samc("run", "--model", "samc", "--dataset", "split-synthetic", "--seed", 3, "--out", "here", *cut)
+    assert (code, err) == (0, "")
+    record = json.loads((tmp_path / "here" / "record.json").read_text())
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["record.json"]
+    assert record["config"]["seed"] == 3
+    assert record["config"]["lr"] == 0.01
+    assert len(record["accuracy_matrix"]) == 3
+    assert record["fingerprint"]["training_images"] == [20, 20]
+    assert "preset for split-synthetic: --lr 0.01" in out
+    assert f"{100 * record['acc']:.1f}" in out
+    assert f"{record['memory']['bytes']:,}" in out
+
+
+def test_the_same_command_twice_gives_the_same_record(samc, tmp_path):
+    for folder in ("a", "b"):
+        assert samc("run", *QUICK, "--out", folder, "--autoencoder-steps", 2)[0] == 0
+    a, b = (json.loads((tmp_path / folder / "record.json").read_text()) for folder in ("a", "b"))
+    assert a.pop("seconds").keys() == b.pop("seconds").keys()
+    assert a == b
+
+
+def test_underscores_are_flags_too_and_own_data_runs(samc, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (60, 10, 10), dtype=np.uint8)
+    np.savez("own.npz", x=x, y=np.array(list("abcdef") * 10))
+    code, _, err = samc("run", "--model", "gem", "--dataset", "npz:own.npz", "--n_tasks", 3, "--buffer_size", 2)
+    assert (code, err) == (0, "")
+    (path,) = (tmp_path / "runs").glob("*/record.json")
+    record = json.loads(path.read_text())
+    assert record["memory"]["images_per_task"] == [2, 2, 2]
+    assert record["fingerprint"]["class_order"] == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_a_run_is_never_overwritten(samc, tmp_path):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "record.json").write_text("precious")
+    assert refused(samc("run", *QUICK, "--out", "taken"), "taken already holds a run; choose another --out")
+    assert (tmp_path / "taken" / "record.json").read_text() == "precious"
+
+
+def test_a_folder_without_permission(samc, tmp_path, monkeypatch):
+    def denied(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", denied)  # root, which tests may run as, is denied nothing
+    assert refused(samc("run", *QUICK, "--out", "locked"), "cannot write to locked: Permission denied", "another --out")
+    assert list(tmp_path.rglob("*.json")) == []
+
+
+def test_a_place_that_is_no_folder(samc, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert refused(samc("run", *QUICK, "--out", "file/run"), "cannot write to file/run", "choose another --out")
+
+
+def test_an_interrupted_run_leaves_nothing(samc, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(NetworkLearner, "step", interrupt)
+    code, _, err = samc("run", *QUICK, "--out", "stopped")
+    assert code == 130
+    assert err == "samc: interrupted; nothing half-written is left\n"
+    assert not (tmp_path / "stopped").exists()
+
+
+def test_help_has_examples_and_every_setting(samc):
+    code, out, _ = samc("run", "--help")
+    assert code == 0
+    for word in ("Examples:", "--threshold", "--completion", "--saliency-target", "--buffer-size", "--memory-strength"):
+        assert word in out
+    for word in ("--n-tasks", "--samples-per-task", "--replay", "--accounting", "--device", "--preset", "--data-dir"):
+        assert word in out
+
+
+def test_the_module_is_the_command():
+    found = subprocess.run(
+        [sys.executable, "-m", "samc", "run", "--model", "gme"], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 2
+    assert found.stderr.startswith("samc: unknown model 'gme': did you mean 'gem'?")
+    assert found.stderr.count("\n") == 1

@@ -1,0 +1,79 @@
+"""Settings: flags over presets over defaults, and nothing that had no effect."""
+
+from dataclasses import fields
+
+import pytest
+
+from samc.config import RunConfig, preset_values, presets, resolve
+from samc.errors import ConfigError
+from samc.learners import LEARNERS
+
+
+def resolved(**given):
+    return resolve(given, LEARNERS[given.get("model", "samc")].settings)
+
+
+def test_the_papers_best_values_are_applied_by_stream():
+    assert resolved(dataset="split-cifar10")[0].threshold == 0.6
+    assert resolved(dataset="split-cifar100")[0].threshold == 0.7
+    assert resolved(dataset="split-cifar100", model="finetune")[0].lr == 1.0
+    config, shown = resolved(dataset="split-mini-imagenet", model="gem")
+    assert (config.lr, config.memory_strength) == (0.1, 0.5)
+    assert shown == {"lr": 0.1, "memory_strength": 0.5}
+
+
+def test_a_flag_wins_over_the_preset_and_is_not_shown_as_its():
+    config, shown = resolved(dataset="split-cifar10", threshold=0.3)
+    assert config.threshold == 0.3
+    assert "threshold" not in shown
+    assert "lr" in shown
+
+
+def test_none_and_own_data_take_the_defaults():
+    assert resolved(dataset="split-cifar10", preset="none") == (
+        RunConfig(dataset="split-cifar10", preset="none"),
+        {},
+    )
+    assert resolved(dataset="npz:x.npz")[1] == {}
+
+
+def test_settings_that_a_method_does_not_use_are_refused_or_left_empty():
+    with pytest.raises(ConfigError, match="finetune has no --threshold; it takes --lr"):
+        resolved(model="finetune", threshold=0.5)
+    config, _ = resolved(model="gem")
+    assert config.threshold is None
+    assert config.completion is None
+    assert config.memory_strength == 0.5
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"accounting": "byte"}, "unknown --accounting 'byte': did you mean 'bytes'"),
+        ({"replay": "gemm"}, "unknown --replay 'gemm': did you mean 'gem'"),
+        ({"saliency_target": "labels"}, "unknown --saliency-target 'labels': did you mean 'label'"),
+        ({"batch_size": 0}, "--batch-size is a positive whole number, got 0"),
+        ({"n_epochs": -1}, "--n-epochs is a positive whole number, got -1"),
+        ({"preset": "papers"}, "unknown preset 'papers': did you mean 'paper'"),
+        ({"preset": "paper"}, "preset 'paper' has no values for split-synthetic; it has split-cifar10"),
+    ],
+)
+def test_values_that_cannot_be_used(given, message):
+    with pytest.raises(ConfigError, match=message):
+        resolved(**given)
+
+
+def test_every_preset_is_one_of_its_grid_and_of_its_methods_settings():
+    names = {item.name for item in fields(RunConfig)}
+    for preset, streams in presets().items():
+        for stream, methods in streams.items():
+            for method, settings in methods.items():
+                assert set(settings) <= set(LEARNERS[method].settings) <= names
+                assert all(entry["value"] in entry["grid"] for entry in settings.values())
+                resolve({"model": method, "dataset": stream, "preset": preset}, LEARNERS[method].settings)
+
+
+def test_every_paper_stream_has_values_for_every_method():
+    for stream in ("split-cifar10", "split-cifar100", "split-mini-imagenet"):
+        for method in LEARNERS:
+            assert preset_values("auto", stream, method)

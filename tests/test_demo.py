@@ -1,0 +1,50 @@
+"""The demo, cut small: equal bytes, three records, and a picture whose columns are what memory really holds."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from samc.cli import main
+from samc.experiments import demo
+from samc.learners import SAMC
+from samc.protocol import Watcher
+from samc.record import RunRecord
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(demo, "SAMPLES_PER_TASK", 20)
+    monkeypatch.setattr(demo, "split_synthetic", partial(demo.split_synthetic, train_per_class=10, test_per_class=2))
+    monkeypatch.setattr(SAMC, "end_task", lambda *_: None)  # the autoencoder's steps are tested elsewhere
+
+
+def test_the_demo_leaves_records_and_a_picture(small, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):  # a second demo replaces the first
+        with pytest.raises(SystemExit) as exit_:
+            main(["demo", "--out", "out", "--device", "cpu"])
+        assert not exit_.value.code
+    out = capsys.readouterr().out
+    records = {name: RunRecord.load(tmp_path / "out" / name) for name in demo.MODELS}
+    assert records["gem"].memory["budget_bytes"] == records["samc"].memory["budget_bytes"] == 30_730
+    assert len({str(record.fingerprint) for record in records.values()}) == 1
+    for name, record in records.items():
+        assert name in out
+        assert f"{record.memory['bytes']:,}" in out
+    with Image.open(tmp_path / "out" / "memory.png") as picture:
+        width, height = picture.size
+    assert width > 1000
+    assert height > 300
+
+
+def test_what_the_picture_shows_is_what_memory_holds(small):
+    records, remembered = demo.demo(0, torch.device("cpu"), lambda name: Watcher())
+    assert {item.task for item in remembered} == set(range(5))
+    for item in remembered:
+        kept = np.broadcast_to(item.mask[..., None], item.truth.shape)
+        np.testing.assert_allclose(item.completed[kept], item.truth[kept], atol=1e-6)
+        assert item.nbytes == 2 + 5 * item.mask.sum() + 1
+    assert set(records) == set(demo.MODELS)

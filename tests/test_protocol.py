@@ -1,0 +1,152 @@
+"""The training loop and its record: what was shown to whom, in which order, and what is written down."""
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+import samc
+from samc.errors import DataError, OutputError
+from samc.learners.base import StepStats
+from samc.protocol import Watcher, run
+from samc.record import RunRecord, prepare_folder
+from toys import coloured_squares
+
+KEYS = {"acc", "bwt", "fwt", "forgetting", "accuracy_matrix", "first_task_curve", "memory", "seconds", "config"}
+KEYS |= {"fingerprint", "versions", "device"}
+
+
+class Oracle:
+    """Knows a task once it has been told its labels; before that it says the task's first class."""
+
+    def __init__(self):
+        self.calls, self.known, self.forgotten = [], set(), set()
+
+    def begin_task(self, task):
+        self.calls.append(("begin", task.id))
+
+    def observe(self, x, y, task):
+        self.calls.append(("observe", task, x.dtype, len(y)))
+        return StepStats(torch.tensor(0.0))
+
+    def end_task(self, task):
+        self.calls.append(("end", task.id))
+        self.known.add(task.id)
+        if task.id == 2:
+            self.forgotten.add(0)
+
+    def predict(self, x, task):
+        left = x[:, :, 3:-3, :5].float().mean((1, 2, 3)) > x[:, :, 3:-3, -5:].float().mean((1, 2, 3))
+        truth = 2 * task + (~left).long()
+        return truth if task in self.known - self.forgotten else torch.full_like(truth, 2 * task)
+
+    def memory_report(self):
+        return {"bytes": 0, "images_per_task": []}
+
+    def seconds(self):
+        return {}
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
+def test_order_of_events_and_metrics():
+    stream, oracle = coloured_squares(per_class=11), Oracle()
+    record = run(stream, oracle, batch_size=8)
+    per_task = [("observe", torch.uint8, 8)] * 2 + [("observe", torch.uint8, 6)]
+    expected = []
+    for task in range(3):
+        expected.append(("begin", task))
+        expected += [(name, task, dtype, size) for name, dtype, size in per_task]
+        expected.append(("end", task))
+    assert oracle.calls == expected
+    assert record.accuracy_matrix == [[0.5, 0.5, 0.5], [1, 0.5, 0.5], [1, 1, 0.5], [0.5, 1, 1]]
+    assert record.first_task_curve == [1, 1, 0.5]
+    assert (record.acc, record.bwt, record.fwt, record.forgetting) == (2.5 / 3, -0.25, 0, 0.25)
+
+
+def small_run(seed=0, **settings):
+    stream = coloured_squares(per_class=10, seed=seed)
+    learner = samc.SAMC(6, (3, 12, 12), task_classes=stream.task_classes, seed=seed, autoencoder_steps=2, **settings)
+    return run(stream, learner, config={"buffer_size": 10, "accounting": "bytes"})
+
+
+def test_the_record_has_all_its_keys_and_survives_the_disk(tmp_path):
+    record = small_run()
+    path = record.save(tmp_path)
+    content = json.loads(path.read_text())
+    assert set(content) == KEYS
+    memory_keys = {"budget_bytes", "bytes", "bytes_by_part", "images_per_task", "accounting", "working_set_bytes"}
+    assert memory_keys <= set(content["memory"])
+    assert len(content["accuracy_matrix"]) == 4
+    assert all(0 <= a <= 1 for row in content["accuracy_matrix"] for a in row)
+    phases = {"current gradient", "reference gradients", "projection", "saliency", "encoding", "completion"}
+    assert phases | {"evaluation", "total"} <= set(content["seconds"])
+    assert sum(v for k, v in content["seconds"].items() if k != "total") <= content["seconds"]["total"]
+    assert RunRecord.load(path) == RunRecord.load(tmp_path) == record
+    assert (
+        sum(record.memory["bytes_by_part"][k] for k in ("headers", "positions", "colours", "labels"))
+        == (record.memory["bytes"])
+    )
+
+
+def test_same_seed_same_record():
+    first, again, other = small_run(), small_run(), small_run(seed=1)
+    untimed = [{**vars(record), "seconds": None} for record in (first, again, other)]
+    assert untimed[0] == untimed[1]
+    assert untimed[0]["memory"] != untimed[2]["memory"]
+
+
+def test_watchers_see_every_step():
+    class Count(Watcher):
+        steps, tests = 0, ()
+
+        def step(self, task, number, x, stats):
+            self.steps += 1
+            assert stats.mask.shape == (len(x), 12, 12)
+
+        def evaluated(self, tasks_learnt, accuracies):
+            self.tests = (*self.tests, tasks_learnt)
+
+    stream, count = coloured_squares(per_class=10), Count()
+    learner = samc.SAMC(6, (3, 12, 12), task_classes=stream.task_classes, autoencoder_steps=0)
+    run(stream, learner, watchers=[count])
+    assert count.steps == 3 * 2
+    assert count.tests == (0, 1, 2, 3)
+
+
+def test_what_is_no_record_is_refused(tmp_path):
+    (tmp_path / "record.json").write_text('{"acc": 1}')
+    with pytest.raises(DataError, match=r"record\.json is not a run's record"):
+        RunRecord.load(tmp_path)
+    with pytest.raises(DataError, match="is not a run's record"):
+        RunRecord.load(tmp_path / "absent")
+
+
+def test_a_full_disk_costs_no_data(tmp_path, monkeypatch):
+    record = small_run()
+    (tmp_path / "record.json").write_text("earlier")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match=r"cannot write .*record.json: No space left on device; free some space"):
+        record.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
+    assert (tmp_path / "record.json").read_text() == "earlier"
+
+
+def test_folders_that_cannot_take_a_record(tmp_path):
+    (tmp_path / "record.json").write_text("{}")
+    with pytest.raises(OutputError, match="already holds a run; choose another --out or remove it"):
+        prepare_folder(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match=r"cannot write to .*file/below: Not a directory; choose another --out"):
+        prepare_folder(Path(tmp_path / "file" / "below"))
