@@ -16,8 +16,7 @@ from samc.record import RunRecord
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(demo, "SAMPLES_PER_TASK", 20)
-    monkeypatch.setattr(demo, "split_synthetic", partial(demo.split_synthetic, train_per_class=10, test_per_class=2))
+    monkeypatch.setattr(demo, "split_synthetic", partial(demo.split_synthetic, train_per_class=5, test_per_class=2))
     monkeypatch.setattr(SAMC, "end_task", lambda *_: None)  # the autoencoder's steps are tested elsewhere
 
 

@@ -15,7 +15,7 @@ FLOORS = (
     ("learners",),
     ("saliency", "memory", "completion", "projection", "gradients", "models", "streams", "metrics", "device", "clock"),
     ("config",),
-    ("errors",),
+    ("errors", "version"),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 

@@ -6,7 +6,19 @@ from samc.learners import GEM, LEARNERS, SAMC, Finetune
 from samc.memory import EpisodicMemory
 from samc.protocol import run
 from samc.record import RunRecord
+from samc.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
-__all__ = ["GEM", "LEARNERS", "SAMC", "EpisodicMemory", "Finetune", "RunRecord", "UserError", "run", "streams"]
+__all__ = [
+    "GEM",
+    "LEARNERS",
+    "SAMC",
+    "EpisodicMemory",
+    "Finetune",
+    "RunRecord",
+    "UserError",
+    "__version__",
+    "run",
+    "streams",
+]

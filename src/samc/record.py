@@ -6,13 +6,15 @@ import os
 import platform
 import tempfile
 from dataclasses import asdict, dataclass, fields
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy
 import torch
 
 from samc.errors import DataError, OutputError
+from samc.version import VERSION
 
 FILE = "record.json"
 
@@ -78,13 +80,13 @@ def prepare_folder(folder: Path) -> None:
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "torch": torch.__version__}
-    for name in ("samc", "numpy", "opencv-python-headless"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:  # run from source, or OpenCV from another distribution
-            found[name] = "not installed as a package"
-    return found
+    return {
+        "samc": VERSION,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "opencv": cv2.__version__,
+    }
 
 
 def describe_device(device: torch.device) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from samc.record import RunRecord
 from samc.streams import Stream, Task, split_synthetic
 
 MODELS = ("finetune", "gem", "samc")
-SAMPLES_PER_TASK = 400
 
 
 @dataclass(frozen=True)
@@ -79,11 +78,10 @@ def demo(
     seed: int, device: torch.device, watcher: Callable[[str], Watcher]
 ) -> tuple[dict[str, RunRecord], list[Remembered]]:
     """Run the three methods; `watcher` makes one for each, by its name."""
-    stream = split_synthetic(seed, samples_per_task=SAMPLES_PER_TASK)
+    stream = split_synthetic(seed)
     records, witness = {}, Witness()
     for name in MODELS:
-        given = {"model": name, "seed": seed, "samples_per_task": SAMPLES_PER_TASK}
-        config, _ = resolve(given, method(name).settings)
+        config, _ = resolve({"model": name, "seed": seed}, method(name).settings)
         watchers = [watcher(name), *([witness] if name == "samc" else [])]
         records[name] = run(stream, build(config, stream, device), watchers=watchers, config=config.as_dict())
-    return records, witness.remembered(per_task=4)
+    return records, witness.remembered(per_task=3)

@@ -16,6 +16,10 @@ from samc.streams.base import Dataset, Stream, split
 
 SIDE = 32
 TASKS, CLASSES_PER_TASK = 5, 4
+OBJECT_RADII = (0.40, 0.60)
+DISTRACTOR_RADII = (0.12, 0.22)
+DISTRACTORS = 3
+GROUND = (0.15, 0.75)
 Field = Callable[[np.ndarray, np.ndarray], np.ndarray]
 COLOURS = {
     "red": (0.90, 0.22, 0.20),
@@ -96,7 +100,7 @@ def paint_objects(
 
 def ground(count: int, rng: np.random.Generator) -> Float[np.ndarray, "n h w 3"]:
     """Soft blotches of random colours, with grain."""
-    coarse = rng.uniform(0.15, 0.75, (count, 5, 5, 3))
+    coarse = rng.uniform(*GROUND, (count, 5, 5, 3))
     grid = np.linspace(0, 4, SIDE)
     low = np.minimum(grid.astype(int), 3)
     share = grid - low
@@ -109,10 +113,10 @@ def paint(labels: Int[np.ndarray, "n"], rng: np.random.Generator) -> UInt8[np.nd
     """One picture for each label."""
     count = len(labels)
     canvas = ground(count, rng)
-    for _ in range(3):
+    for _ in range(DISTRACTORS):
         kinds = rng.integers(0, (len(DISTANCES), len(PATTERNS), len(COLOURS)), (count, 3))
-        paint_objects(canvas, kinds, (0.12, 0.22), rng)
-    paint_objects(canvas, attributes()[labels], (0.40, 0.60), rng)
+        paint_objects(canvas, kinds, DISTRACTOR_RADII, rng)
+    paint_objects(canvas, attributes()[labels], OBJECT_RADII, rng)
     light = rng.uniform(0.65, 1.25, (count, 1, 1, 1))
     slope = rng.uniform(-0.2, 0.2, (2, count, 1, 1, 1))
     steps = np.linspace(-1, 1, SIDE)
@@ -120,7 +124,7 @@ def paint(labels: Int[np.ndarray, "n"], rng: np.random.Generator) -> UInt8[np.nd
     return (np.clip(canvas * light, 0, 1) * 255).round().astype(np.uint8)
 
 
-def load_synthetic(seed: int = 0, train_per_class: int = 200, test_per_class: int = 50) -> Dataset:
+def load_synthetic(seed: int = 0, train_per_class: int = 200, test_per_class: int = 25) -> Dataset:
     """All twenty classes; training and test pictures are drawn apart."""
     if train_per_class < 1 or test_per_class < 1:
         raise ConfigError("every class needs at least one training and one test picture")
@@ -132,7 +136,7 @@ def load_synthetic(seed: int = 0, train_per_class: int = 200, test_per_class: in
     )
 
 
-def split_synthetic(seed: int = 0, *, train_per_class: int = 200, test_per_class: int = 50, **cut: Any) -> Stream:
+def split_synthetic(seed: int = 0, *, train_per_class: int = 200, test_per_class: int = 25, **cut: Any) -> Stream:
     """Five tasks of four classes, unless `split`'s arguments say otherwise."""
     dataset = load_synthetic(seed, train_per_class, test_per_class)
     return split(dataset, **{"classes_per_task": CLASSES_PER_TASK, "seed": seed, **cut})

@@ -1,0 +1,38 @@
+"""The documents say what is so: quoted code stands where they say, and named files exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import samc
+
+ROOT = Path(samc.__file__).parents[2]
+SOURCE = ROOT / "src" / "samc"
+
+
+def quoted():
+    rows = re.findall(r"`([^`]+)` \| `([^`]+\.py)` \|", (ROOT / "docs" / "algorithm.md").read_text())
+    assert len(rows) > 20
+    return rows
+
+
+@pytest.mark.parametrize(("code", "file"), quoted())
+def test_algorithm_quotes_the_code(code, file):
+    assert code in (SOURCE / file).read_text()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/fidelity.md", "docs/algorithm.md", "CHANGELOG.md"])
+def test_links_lead_somewhere(page):
+    path = ROOT / page
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text()):
+        assert (path.parent / target).exists(), f"{page} links to {target}"
+
+
+def test_the_readmes_tree_is_the_tree():
+    text = (ROOT / "README.md").read_text()
+    tree = text[text.index("src/samc/") :]
+    tree = tree[: tree.index("```")]
+    named = set(re.findall(r"^ +([a-z_]+(?:\.py|\.yaml|/))", tree, flags=re.M))
+    there = {p.name + ("/" if p.is_dir() else "") for p in SOURCE.iterdir()}
+    assert named == {name for name in there if not name.startswith("__") and name != "py.typed"}
