@@ -64,6 +64,9 @@ def refused(result, *words):
         (("run", "--dataset", "split-mini-imagenet"), ("mini-imagenet is not in", "--data-dir")),
         (("run", "--dataset", "npz:absent.npz"), ("absent.npz is not there",)),
         (("run", "--dataset", "folder:absent"), ("absent/train is not there",)),
+        (("run", "--seed", "-1"), ("--seed is a whole number from 0, got -1",)),
+        (("demo", "--seed", "-1"), ("--seed is a whole number from 0, got -1",)),
+        (("run", "--lr", "inf"), ("--lr is a finite number",)),
         (("rnu",), ("rnu", "run")),
         (("data", "fetch", "cifar"), ("unknown data set 'cifar'", "did you mean 'cifar1")),
     ],
@@ -95,10 +98,10 @@ def test_a_run_writes_a_record_and_shows_a_table(samc, tmp_path):
     record = json.loads((tmp_path / "here" / "record.json").read_text())
     assert [path.name for path in (tmp_path / "here").iterdir()] == ["record.json"]
     assert record["config"]["seed"] == 3
-    assert record["config"]["lr"] == 0.01
+    assert record["config"]["lr"] == 0.02
     assert len(record["accuracy_matrix"]) == 3
     assert record["fingerprint"]["training_images"] == [20, 20]
-    assert "preset for split-synthetic: --lr 0.01" in out
+    assert "preset for split-synthetic: --lr 0.02" in out
     assert f"{100 * record['acc']:.1f}" in out
     assert f"{record['memory']['bytes']:,}" in out
 

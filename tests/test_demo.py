@@ -39,6 +39,17 @@ def test_the_demo_leaves_records_and_a_picture(small, tmp_path, monkeypatch, cap
     assert height > 300
 
 
+def test_a_folder_with_other_things_is_left_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine" / "gem").mkdir(parents=True)
+    (tmp_path / "mine" / "gem" / "record.json").write_text("precious")
+    with pytest.raises(SystemExit) as exit_:
+        main(["demo", "--out", "mine"])
+    assert exit_.value.code == 2
+    assert "mine holds something else than a demo; choose another --out" in capsys.readouterr().err
+    assert (tmp_path / "mine" / "gem" / "record.json").read_text() == "precious"
+
+
 def test_what_the_picture_shows_is_what_memory_holds(small):
     records, remembered = demo.demo(0, torch.device("cpu"), lambda name: Watcher())
     assert {item.task for item in remembered} == set(range(5))

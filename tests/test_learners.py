@@ -223,6 +223,16 @@ def test_a_head_grows_by_its_labels_where_nobody_declared_it():
     assert each.model.task_classes == {0: (2, 3, 6)}
 
 
+def test_a_state_handed_out_does_not_go_on_learning():
+    each = learner("samc")
+    each.observe(*random_batch(4, SHAPE), 0)
+    state = each.state_dict()
+    before = copy.deepcopy(state)
+    each.observe(*random_batch(4, SHAPE, seed=1), 0)
+    assert all(torch.equal(v, state["model"][k]) for k, v in before["model"].items() if k != "_extra_state")
+    assert state["memory"] == before["memory"]
+
+
 def test_predict_leaves_the_learner_as_it_was():
     each = learner("samc")
     each.observe(*random_batch(4, SHAPE), 0)
@@ -275,6 +285,9 @@ def test_float_images_are_the_same_images():
         ({"budget_images": 0}, "buffer-size is at least 1"),
         ({"completion": "autoencode"}, "unknown completion 'autoencode': did you mean 'autoencoder'"),
         ({"codec": "co"}, "unknown codec 'co': did you mean 'coo'"),
+        ({"memory_strength": -1.0}, "memory-strength is at least 0, got -1.0"),
+        ({"lr": float("inf")}, "lr is above 0, got inf"),
+        ({"autoencoder_lr": 0.0}, "autoencoder-lr above 0, got 100 and 0.0"),
     ],
 )
 def test_settings_that_cannot_be_used(settings, message):

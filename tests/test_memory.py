@@ -137,6 +137,15 @@ def test_state_comes_back_and_goes_on_alike():
     assert fresh.shelves[1].cost == memory.shelves[1].cost
 
 
+def test_a_state_from_a_larger_budget_keeps_its_newest():
+    large, small = (EpisodicMemory(Raw((1, 4, 4)), 10, budget) for budget in (5, 2))
+    images, masks = images_and_masks(5, (1, 4, 4), 1, 0)
+    large.add(0, images, masks, np.arange(5))
+    small.load_state_dict(large.state_dict())
+    assert small.recall(0)[2].tolist() == [3, 4]
+    assert small.nbytes <= small.budget_bytes
+
+
 def test_what_cannot_work_is_refused_with_the_remedy():
     with pytest.raises(ConfigError, match="buffer-size is at least 1 image a task, got 0; the paper uses 10"):
         EpisodicMemory(Raw((3, 8, 8)), 10, 0)
@@ -146,4 +155,6 @@ def test_what_cannot_work_is_refused_with_the_remedy():
     images, masks = images_and_masks(1, (3, 8, 8), 1, 0)
     with pytest.raises(DataError, match="one image takes 322 bytes, the whole task has 193"):
         memory.add(0, images, masks, np.array([1]))
+    with pytest.raises(DataError, match="labels go from 0 to 9; got 10 to 10"):
+        memory.add(0, images, masks & False, np.array([10]))
     assert memory.nbytes == 0

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,9 +11,11 @@ import samc
 from samc.errors import DataError, OutputError
 from samc.learners.base import StepStats
 from samc.protocol import Watcher, run
-from samc.record import RunRecord, prepare_folder
+from samc.record import RunRecord, claimed_folder
 from toys import coloured_squares
 
+UMASK = os.umask(0o022)
+os.umask(UMASK)
 KEYS = {"acc", "bwt", "fwt", "forgetting", "accuracy_matrix", "first_task_curve", "memory", "seconds", "config"}
 KEYS |= {"fingerprint", "versions", "device"}
 
@@ -24,6 +25,9 @@ class Oracle:
 
     def __init__(self):
         self.calls, self.known, self.forgotten = [], set(), set()
+
+    def declare(self, task, classes):
+        assert tuple(classes) == (2 * task, 2 * task + 1)
 
     def begin_task(self, task):
         self.calls.append(("begin", task.id))
@@ -44,7 +48,7 @@ class Oracle:
         return truth if task in self.known - self.forgotten else torch.full_like(truth, 2 * task)
 
     def memory_report(self):
-        return {"bytes": 0, "images_per_task": []}
+        return {"bytes": 0, "images_per_task": [], "accounting": "bytes"}
 
     def seconds(self):
         return {}
@@ -73,8 +77,8 @@ def test_order_of_events_and_metrics():
 
 def small_run(seed=0, **settings):
     stream = coloured_squares(per_class=10, seed=seed)
-    learner = samc.SAMC(6, (3, 12, 12), task_classes=stream.task_classes, seed=seed, autoencoder_steps=2, **settings)
-    return run(stream, learner, config={"buffer_size": 10, "accounting": "bytes"})
+    learner = samc.SAMC(6, (3, 12, 12), seed=seed, autoencoder_steps=2, **settings)
+    return run(stream, learner)
 
 
 def test_the_record_has_all_its_keys_and_survives_the_disk(tmp_path):
@@ -90,10 +94,9 @@ def test_the_record_has_all_its_keys_and_survives_the_disk(tmp_path):
     assert phases | {"evaluation", "total"} <= set(content["seconds"])
     assert sum(v for k, v in content["seconds"].items() if k != "total") <= content["seconds"]["total"]
     assert RunRecord.load(path) == RunRecord.load(tmp_path) == record
-    assert (
-        sum(record.memory["bytes_by_part"][k] for k in ("headers", "positions", "colours", "labels"))
-        == (record.memory["bytes"])
-    )
+    assert sum(record.memory["bytes_by_part"].values()) == record.memory["bytes"]
+    assert record.memory["beside_bytes_by_part"]["autoencoder"] > 21_000 * 4
+    assert (path.stat().st_mode & 0o777) == 0o666 & ~UMASK  # others may read it as they may any file
 
 
 def test_same_seed_same_record():
@@ -145,8 +148,44 @@ def test_a_full_disk_costs_no_data(tmp_path, monkeypatch):
 
 def test_folders_that_cannot_take_a_record(tmp_path):
     (tmp_path / "record.json").write_text("{}")
-    with pytest.raises(OutputError, match="already holds a run; choose another --out or remove it"):
-        prepare_folder(tmp_path)
+    with (
+        pytest.raises(OutputError, match="already holds a run; choose another --out or remove it"),
+        claimed_folder(tmp_path),
+    ):
+        pass
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match=r"cannot write to .*file/below: Not a directory; choose another --out"):
-        prepare_folder(Path(tmp_path / "file" / "below"))
+    with (
+        pytest.raises(OutputError, match=r"cannot write to .*file/below: Not a directory; choose another --out"),
+        claimed_folder(tmp_path / "file" / "below"),
+    ):
+        pass
+
+
+def test_a_run_that_fails_removes_the_folders_that_it_made_and_no_others(tmp_path):
+    (tmp_path / "mine").mkdir()
+
+    def fail(folder):
+        with pytest.raises(RuntimeError), claimed_folder(folder):
+            raise RuntimeError
+
+    fail(tmp_path / "mine" / "deep" / "run")
+    fail(tmp_path / "mine")
+    assert list(tmp_path.rglob("*")) == [tmp_path / "mine"]
+
+
+def test_two_runs_into_one_folder_lose_neither(tmp_path):
+    first, second = small_run(), small_run(seed=1)
+    with claimed_folder(tmp_path):
+        first.save(tmp_path)
+        with pytest.raises(OutputError, match=r"has been written by another run meanwhile; this one is in .*record-"):
+            second.save(tmp_path)
+    (other,) = tmp_path.glob("record-*.json")
+    assert RunRecord.load(tmp_path) == first
+    assert RunRecord.load(other) == second
+
+
+def test_the_fingerprint_holds_the_terms_of_the_comparison():
+    ten, one, values = small_run(), small_run(budget_images=1), small_run(accounting="values")
+    assert ten.fingerprint == small_run(threshold=0.2).fingerprint
+    assert {k for k in ten.fingerprint if ten.fingerprint[k] != one.fingerprint[k]} == {"budget_images"}
+    assert {k for k in ten.fingerprint if ten.fingerprint[k] != values.fingerprint[k]} == {"accounting"}

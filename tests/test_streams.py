@@ -46,6 +46,7 @@ def test_cutting():
     [
         ({"n_tasks": 0}, "made can be cut into 1 to 6 tasks, got n-tasks 0"),
         ({"n_tasks": 4, "classes_per_task": 2}, "made can be cut into 1 to 3 tasks, got n-tasks 4"),
+        ({"class_order": "0,1,2", "classes_per_task": 2}, "made has 2 classes a task; class-order names 3"),
         ({"class_order": "0,0"}, "class-order names each class once, from 0 to 5; got 0,0"),
         ({"class_order": "0,6"}, "class-order names each class once, from 0 to 5"),
         ({"class_order": "naturel"}, "class-order is natural, shuffled or numbers like 3,1,2; got 'naturel'"),

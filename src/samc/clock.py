@@ -1,11 +1,14 @@
 """Seconds by phase, on the host or on the device, without making either wait for the other."""
 
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+
+MOST_PENDING = 512
+# events that may wait for their reading, so that a long run does not pile them up
 
 
 class Clock:
@@ -14,7 +17,7 @@ class Clock:
     def __init__(self, device: torch.device):
         self.on_device = device.type == "cuda"
         self.totals: dict[str, float] = defaultdict(float)
-        self.pending: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
+        self.pending: deque[tuple[str, torch.cuda.Event, torch.cuda.Event]] = deque()
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
@@ -25,6 +28,8 @@ class Clock:
             yield
             last.record()
             self.pending.append((phase, first, last))
+            if len(self.pending) > MOST_PENDING:
+                self.settle()
         else:
             start = time.perf_counter()
             yield
@@ -34,7 +39,11 @@ class Clock:
         """Each phase's total so far; waits for the device."""
         if self.pending:
             torch.cuda.synchronize()
-        for phase, first, last in self.pending:
-            self.totals[phase] += first.elapsed_time(last) / 1000
-        self.pending.clear()
+            self.settle()
         return dict(self.totals)
+
+    def settle(self) -> None:
+        """Add up what the device has finished; what it has not waits."""
+        while self.pending and self.pending[0][2].query():
+            phase, first, last = self.pending.popleft()
+            self.totals[phase] += first.elapsed_time(last) / 1000

@@ -1,5 +1,6 @@
 """Settings of a run: one frozen dataclass is the command line's flags, the presets' keys and the record's config."""
 
+import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from importlib.resources import files
@@ -42,7 +43,7 @@ class RunConfig:
     saliency_target: str | None = setting("label", "class that Grad-CAM explains", ("label", "predicted"))
     completion: str | None = setting(
         "telea+autoencoder",
-        "what fills dropped pixels: zero, telea, navier-stokes, autoencoder, telea+autoencoder",
+        "what fills dropped pixels: zero, telea, navier-stokes, autoencoder, or a rule and it: telea+autoencoder",
     )
     autoencoder_output: str | None = setting(
         "correction", "what the autoencoder paints after a rule", ("whole", "correction")
@@ -55,6 +56,12 @@ class RunConfig:
             value, choices = getattr(self, item.name), item.metadata["choices"]
             if choices and value is not None and value not in choices:
                 raise unknown(flag(item.name), value, choices)
+        if not 0 <= self.seed < 2**63:
+            raise ConfigError(f"--seed is a whole number from 0, got {self.seed}")
+        for name in ("lr", "memory_strength", "threshold", "autoencoder_lr"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise ConfigError(f"{flag(name)} is a finite number, got {value}")
         for name in ("n_epochs", "batch_size", "image_size", "n_tasks", "autoencoder_steps"):
             value = getattr(self, name)
             if value is not None and value < (0 if name == "autoencoder_steps" else 1):
@@ -72,8 +79,8 @@ SHARED = ("model", "dataset", "preset", "seed", "n_tasks", "samples_per_task", "
 def resolve(given: dict[str, Any], used: tuple[str, ...]) -> tuple[RunConfig, dict[str, Any]]:
     """Flags over preset over defaults; returns the config and what the preset contributed.
 
-    `used` names the method's own settings. One that was given and is not among them is refused, and those that
-    the method does not use are None, so that a record never shows a value that had no effect.
+    `used` names the method's own settings. One that was given and is not among them is refused, and in the config
+    those that the method does not take are None.
     """
     base = RunConfig(**{name: value for name, value in given.items() if name in ("model", "dataset", "preset")})
     for name in given:

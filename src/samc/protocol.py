@@ -17,6 +17,10 @@ from samc.streams.base import Stream, Task
 class Watcher:
     """Somebody who looks on: a progress bar, a collector of pictures. Does nothing unless a method is overridden."""
 
+    def __enter__(self) -> "Watcher":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
     def begin(self, stream: Stream, learner: Learner, steps: Sequence[int]) -> None: ...
     def step(self, task: Task, number: int, x: Tensor, stats: StepStats) -> None: ...
     def evaluated(self, tasks_learnt: int, accuracies: list[float]) -> None: ...
@@ -38,6 +42,8 @@ def run(
     steps = [task.steps(batch_size, n_epochs) for task in stream]
     for watcher in watchers:
         watcher.begin(stream, learner, steps)
+    for task in stream:
+        learner.declare(task.id, task.classes)  # the untrained row needs to know what there is to choose from
     matrix = [evaluate(stream, learner, 0, clock, watchers)]
     for task in stream:
         learner.begin_task(task)
@@ -47,7 +53,8 @@ def run(
                 watcher.step(task, number, x, stats)
         learner.end_task(task)
         matrix.append(evaluate(stream, learner, task.id + 1, clock, watchers))
-    config = config or {}
+    memory = learner.memory_report()
+    config = config or {"model": type(learner).__name__.lower(), "buffer_size": memory.get("budget_images")}
     seconds = learner.seconds() | clock.seconds()  # waits for the device, so that the total below is a true one
     return RunRecord(
         acc=metrics.average_accuracy(matrix),
@@ -56,10 +63,10 @@ def run(
         forgetting=metrics.forgetting(matrix),
         accuracy_matrix=matrix,
         first_task_curve=[row[0] for row in matrix[1:]],
-        memory=learner.memory_report(),
+        memory=memory,
         seconds=seconds | {"total": time.perf_counter() - started},
         config=config,
-        fingerprint=fingerprint(stream, batch_size, n_epochs, config),
+        fingerprint=fingerprint(stream, batch_size, n_epochs, config, memory),
         versions=versions(),
         device=describe_device(device),
     )
@@ -76,7 +83,9 @@ def evaluate(
     return accuracies
 
 
-def fingerprint(stream: Stream, batch_size: int, n_epochs: int, config: dict[str, Any]) -> dict[str, Any]:
+def fingerprint(
+    stream: Stream, batch_size: int, n_epochs: int, config: dict[str, Any], memory: dict[str, Any]
+) -> dict[str, Any]:
     """The terms of the comparison. Two records may stand in one column only if all of this is equal."""
     return {
         "stream": stream.name,
@@ -90,5 +99,5 @@ def fingerprint(stream: Stream, batch_size: int, n_epochs: int, config: dict[str
         "epochs": n_epochs,
         "batch_size": batch_size,
         "budget_images": config.get("buffer_size"),
-        "accounting": config.get("accounting"),
+        "accounting": config.get("accounting", memory["accounting"]),
     }

@@ -5,6 +5,8 @@ import math
 import os
 import platform
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -36,10 +38,10 @@ class RunRecord:
     versions: dict[str, str]
     device: dict[str, Any]
 
-    def save(self, folder: Path) -> Path:
-        """Write record.json into the folder: whole, or not at all."""
+    def save(self, folder: Path, *, replace: bool = False) -> Path:
+        """Write record.json into the folder: whole, or not at all; over an earlier one only if told so."""
         path = folder / FILE
-        write_atomically(path, json.dumps(asdict(self), indent=1) + "\n")
+        write_atomically(path, json.dumps(asdict(self), indent=1, allow_nan=False) + "\n", replace=replace)
         return path
 
     @classmethod
@@ -53,30 +55,50 @@ class RunRecord:
             raise DataError(f"{path} is not a run's record ({type(error).__name__}: {error})") from None
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str, *, replace: bool) -> None:
     """Through a temporary file beside it, so that a reader or a full disk never meets half of it."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    temporary = path.with_name(f".{path.name}-{os.getpid()}")
     try:
-        with os.fdopen(handle, "w") as file:
+        with temporary.open("x") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        if replace:
+            os.replace(temporary, path)
+        else:
+            os.link(temporary, path)  # unlike a rename it refuses to take another run's place
+    except FileExistsError:
+        kept = path.with_name(f"{path.stem}-{os.getpid()}{path.suffix}")
+        os.replace(temporary, kept)
+        raise OutputError(f"{path} has been written by another run meanwhile; this one is in {kept}") from None
     except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
         raise OutputError(f"cannot write {path}: {error.strerror}; free some space or choose another --out") from None
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
-def prepare_folder(folder: Path) -> None:
-    """Make sure, before any time is spent, that a run can be written here and that none would be lost."""
+@contextmanager
+def claimed_folder(folder: Path) -> Iterator[None]:
+    """Make sure, before any time is spent, that a run can be written here and that none would be lost.
+
+    Folders that this had to make are removed again if the run comes to nothing.
+    """
     if (folder / FILE).exists():
         raise OutputError(f"{folder} already holds a run; choose another --out or remove it")
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise OutputError(f"cannot write to {folder}: {error.strerror}; choose another --out") from None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise OutputError(f"cannot write to {folder}: {error.strerror}; choose another --out") from None
+        yield
+    except BaseException:
+        with suppress(OSError):  # one that is no longer empty stays, and so do those above it
+            for each in made:
+                each.rmdir()
+        raise
 
 
 def versions() -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import typer
 
+from samc.cli import data, demo, run
 from samc.errors import UserError
 
 INTERRUPTED = 130
@@ -26,9 +27,7 @@ Examples:
 
 
 def app() -> typer.Typer:
-    """All commands. Each module adds its own, and imports what it needs only when it is run."""
-    from samc.cli import data, demo, run
-
+    """All commands; each module has its own."""
     commands = typer.Typer(
         help=HELP,
         no_args_is_help=True,

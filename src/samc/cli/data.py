@@ -2,14 +2,18 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import numpy as np
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.table import Column, Table
 
 from samc.errors import DataError, unknown
-
-if TYPE_CHECKING:
-    from samc.streams import Dataset
+from samc.streams import Dataset, cifar, mini_imagenet
+from samc.streams.base import check as check_dataset
+from samc.streams.fetch import default_data_dir, fetch
 
 app = typer.Typer(
     help="The data sets: list, check and fetch them.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
@@ -50,9 +54,6 @@ def list_sets(data_dir: DataDir = None) -> None:
 
       samc data list --data-dir ~/data
     """
-    from rich.console import Console
-    from rich.table import Column, Table
-
     folder = place(data_dir)
     table = Table("data set", Column("layouts accepted", overflow="fold"), Column("found", overflow="fold"))
     for name, known in KNOWN.items():
@@ -95,32 +96,24 @@ def check(
 
 def place(data_dir: Path | None) -> Path:
     """The folder that was asked for, or the usual one."""
-    from samc.streams.fetch import default_data_dir
-
-    return data_dir or default_data_dir()
+    return data_dir.expanduser() if data_dir else default_data_dir()
 
 
 def find(name: str, folder: Path) -> Path | None:
     """Where a data set is, or None."""
-    from samc.streams import cifar, mini_imagenet
-
     return mini_imagenet.find(folder) if name == mini_imagenet.FOLDER else cifar.find(name, folder)
 
 
-def load(name: str, folder: Path) -> "Dataset":
+def load(name: str, folder: Path) -> Dataset:
     """Read a data set, with every check there is."""
-    from samc.streams import base, cifar, mini_imagenet
-
     loaders = {"cifar10": cifar.load_cifar10, "cifar100": cifar.load_cifar100}
     dataset = loaders.get(name, mini_imagenet.load_mini_imagenet)(folder)
-    base.check(dataset)
+    check_dataset(dataset)
     return dataset
 
 
 def verdict(name: str, folder: Path) -> str:
     """What a data set that could be read holds, and whether that is what it is known to hold."""
-    import numpy as np
-
     known, dataset = KNOWN[name], load(name, folder)
     classes, size = len(dataset.class_names), "x".join(str(side) for side in dataset.x.shape[1:])
     found = f"{len(dataset.y):,} training and {len(dataset.test_y):,} test images of {size}, {classes} classes"
@@ -150,11 +143,6 @@ def fetch_set(
 
       samc data fetch cifar10 --url file:///media/cifar-10-python.tar.gz
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    from samc.streams.fetch import fetch
-
     columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as bars:

@@ -6,6 +6,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from samc.cli.progress import Bar
+from samc.device import choose
+from samc.errors import OutputError
+from samc.experiments.demo import demo as run_demo
+from samc.record import claimed_folder
+from samc.report.gallery import draw
+from samc.report.table import summary
+
 
 def demo(
     out: Annotated[
@@ -22,35 +30,22 @@ def demo(
 
       samc demo --seed 1 --out runs/demo-1
     """
-    from samc.cli.progress import Bar
-    from samc.device import choose
-    from samc.experiments.demo import demo as run_demo
-    from samc.record import prepare_folder
-    from samc.report.gallery import draw
-    from samc.report.table import summary
-
     console = Console()
     where = choose(device)
-    prepare_folder(out)
-    bars: list[Bar] = []
-
-    def bar(name: str) -> Bar:
-        while bars:
-            bars.pop().__exit__()
-        bars.append(Bar(console, name).__enter__())
-        return bars[0]
-
-    try:
-        records, remembered = run_demo(seed, where, bar)
-    finally:
-        while bars:
-            bars.pop().__exit__()
-    for name, record in records.items():
-        (out / name).mkdir(exist_ok=True)
-        record.save(out / name)
-    budget = records["samc"].memory["budget_bytes"]
-    images = sum(records["samc"].memory["images_per_task"])
-    title = f"What SAMC keeps: {images} images in {records['samc'].memory['bytes']:,} bytes"
-    draw(remembered, out / "memory.png", title)
-    console.print(summary(records, f"split-synthetic, seed {seed}, at most {budget:,} bytes a task"))
-    console.print(f"records: {out}    picture: {out / 'memory.png'}", highlight=False)
+    picture = out / "memory.png"
+    if out.is_dir() and any(out.iterdir()) and not picture.exists():
+        raise OutputError(f"{out} holds something else than a demo; choose another --out")
+    with claimed_folder(out):
+        records, remembered = run_demo(seed, where, lambda name: Bar(console, name))
+        memory = records["samc"].memory
+        budget = f"at most {memory['budget_bytes']:,} bytes of memory a task"
+        console.print(summary(records, f"split-synthetic, seed {seed}, {budget}"))
+        draw(
+            remembered,
+            picture,
+            f"What SAMC keeps: {sum(memory['images_per_task'])} images in {memory['bytes']:,} bytes",
+        )
+        for name, record in records.items():
+            (out / name).mkdir(exist_ok=True)
+            record.save(out / name, replace=True)
+    console.print(f"records: {out}    picture: {picture}", highlight=False)

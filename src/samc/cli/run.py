@@ -1,8 +1,8 @@
 """`samc run`: one method on one stream, with a live bar, a table at the end and a record on disk."""
 
 import inspect
+import os
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +11,14 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from rich.console import Console
 
+from samc.cli.progress import Bar
 from samc.config import RunConfig, flag, resolve
+from samc.device import choose
+from samc.learners import build, method
+from samc.protocol import run
+from samc.record import claimed_folder
+from samc.report.table import summary
+from samc.streams import open_stream
 
 HELP = """Learn a stream with one method and write a record.
 
@@ -28,7 +35,7 @@ Examples:
 def command() -> Callable[..., None]:
     """The command, with one flag for each setting: a setting that is added to RunConfig is a flag at once."""
 
-    def run(**given: Any) -> None:
+    def run_command(**given: Any) -> None:
         where = {name: given.pop(name) for name in ("data_dir", "device", "out")}
         execute({name: value for name, value in given.items() if value is not None}, **where)
 
@@ -46,10 +53,10 @@ def command() -> Callable[..., None]:
     for name, (kind, meaning) in places.items():
         option = typer.Option(flag(name), help=meaning, show_default=False)
         parameters.append(parameter(name, Annotated[kind | None, option]))
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters}
-    run.__doc__ = HELP
-    return run
+    run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run_command.__annotations__ = {p.name: p.annotation for p in parameters}
+    run_command.__doc__ = HELP
+    return run_command
 
 
 def parameter(name: str, annotation: Any) -> inspect.Parameter:
@@ -58,22 +65,11 @@ def parameter(name: str, annotation: Any) -> inspect.Parameter:
 
 def execute(given: dict[str, Any], data_dir: Path | None, device: str | None, out: Path | None) -> None:
     """Everything is checked before the first step: names, values, data, the place for the record."""
-    from samc.cli.progress import Bar
-    from samc.device import choose
-    from samc.learners import build, method
-    from samc.protocol import run
-    from samc.record import prepare_folder
-    from samc.report.table import summary
-    from samc.streams import open_stream
-
     console = Console()
     config, from_preset = resolve(given, method(given.get("model", RunConfig.model)).settings)
     where = choose(device or "auto")
-    folder = (
-        out or Path("runs") / f"{slug(config.dataset)}-{config.model}-seed{config.seed}-{datetime.now():%y%m%d-%H%M%S}"
-    )
-    prepare_folder(folder)
-    try:
+    folder = out or Path("runs") / f"{slug(config.dataset)}-{config.model}-seed{config.seed}-{moment()}"
+    with claimed_folder(folder):
         stream = open_stream(
             config.dataset,
             data_dir=data_dir,
@@ -96,20 +92,18 @@ def execute(given: dict[str, Any], data_dir: Path | None, device: str | None, ou
                 watchers=[bar],
                 config=config.as_dict(),
             )
-        record.save(folder)
-    except BaseException:
-        remove_if_empty(folder)
-        raise
-    console.print(summary({config.model: record}, f"{stream.name}, seed {config.seed}"))
-    console.print(f"record: {folder / 'record.json'}", highlight=False)
+        # shown before it is written: should the disk be full by now, the figures are still on the screen
+        console.print(summary({config.model: record}, f"{stream.name}, seed {config.seed}"))
+        path = record.save(folder)
+    console.print(f"record: {path}", highlight=False)
+
+
+def moment() -> str:
+    """Now, and which process: two runs that start in the same second do not share a folder."""
+    return f"{datetime.now():%y%m%d-%H%M%S}-{os.getpid()}"
 
 
 def slug(dataset: str) -> str:
     """A dataset's name as part of a folder's name."""
-    return "".join(c if c.isalnum() else "-" for c in dataset.rpartition("/")[2] if c != ":").strip("-") or "data"
-
-
-def remove_if_empty(folder: Path) -> None:
-    """A run that came to nothing leaves nothing behind."""
-    with suppress(OSError):  # it was there before, with other things in it
-        folder.rmdir()
+    name = Path(dataset.partition(":")[2]).stem if ":" in dataset else dataset
+    return "".join(c if c.isalnum() else "-" for c in name).strip("-") or "data"

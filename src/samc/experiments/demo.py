@@ -78,10 +78,11 @@ def demo(
     seed: int, device: torch.device, watcher: Callable[[str], Watcher]
 ) -> tuple[dict[str, RunRecord], list[Remembered]]:
     """Run the three methods; `watcher` makes one for each, by its name."""
+    configs = {name: resolve({"model": name, "seed": seed}, method(name).settings)[0] for name in MODELS}
     stream = split_synthetic(seed)
     records, witness = {}, Witness()
-    for name in MODELS:
-        config, _ = resolve({"model": name, "seed": seed}, method(name).settings)
-        watchers = [watcher(name), *([witness] if name == "samc" else [])]
-        records[name] = run(stream, build(config, stream, device), watchers=watchers, config=config.as_dict())
+    for name, config in configs.items():
+        with watcher(name) as each:
+            watchers = [each, *([witness] if name == "samc" else [])]
+            records[name] = run(stream, build(config, stream, device), watchers=watchers, config=config.as_dict())
     return records, witness.remembered(per_task=3)

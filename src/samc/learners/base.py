@@ -1,5 +1,7 @@
 """What every learner is: the contract, and the network, checks and bookkeeping that all methods share."""
 
+import copy
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -31,6 +33,7 @@ class StepStats:
 class Learner(Protocol):
     """The contract: everything that the protocol asks of a method."""
 
+    def declare(self, task: int, classes: Sequence[int]) -> None: ...
     def begin_task(self, task: Task) -> None: ...
     def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats: ...
     def end_task(self, task: Task) -> None: ...
@@ -61,7 +64,7 @@ class NetworkLearner:
         seed: int = 0,
         device: str | torch.device = "cpu",
     ):
-        if not lr > 0:
+        if not 0 < lr < math.inf:
             raise ConfigError(f"lr is above 0, got {lr}; the paper uses 0.1")
         self.image_shape = tuple(image_shape)
         self.lr = lr
@@ -136,12 +139,17 @@ class NetworkLearner:
         return classes[torch.cat(parts)].to(x.device)
 
     def memory_report(self) -> dict[str, Any]:
-        """What is kept of past tasks, for the record; nothing, unless a method says so."""
+        """What is kept of past tasks, for the record; nothing, unless a method says so.
+
+        `budget_bytes` is a task's, `bytes` what is held for all tasks; `beside_bytes_by_part` is what a method keeps
+        besides its memory and whatever the number of tasks.
+        """
         return {
             "budget_bytes": 0,
             "bytes": 0,
             "bytes_by_part": {},
             "images_per_task": [],
+            "beside_bytes_by_part": {},
             "accounting": "bytes",
             "working_set_bytes": 0,
         }
@@ -152,7 +160,8 @@ class NetworkLearner:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that is needed to go on, in the middle of a task too."""
-        return {"model": self.model.state_dict(), "task": self.current_task, "declared": sorted(self.declared)}
+        model = copy.deepcopy(self.model.state_dict())  # a copy: what is handed out must not go on learning
+        return {"model": model, "task": self.current_task, "declared": sorted(self.declared)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])

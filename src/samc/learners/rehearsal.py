@@ -1,5 +1,6 @@
 """Rehearsal: a learner with an episodic memory, a dense working set made of it, and a rule that replays that set."""
 
+import math
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -7,12 +8,13 @@ import torch
 from jaxtyping import Bool, Float, Int64, UInt8
 from torch import Tensor
 
-from samc.errors import unknown
+from samc.errors import ConfigError, unknown
 from samc.gradients import Batch, gradient, reference_gradients
 from samc.learners.base import NetworkLearner
 from samc.memory import CODECS, EpisodicMemory
 from samc.memory.buffer import Accounting
 from samc.projection import RIDGE, project
+from samc.streams.base import Task
 
 Replay = Literal["gem", "agem", "er"]
 
@@ -46,6 +48,8 @@ class RehearsalLearner(NetworkLearner):
             raise unknown("codec", codec, CODECS)
         self.memory = EpisodicMemory(CODECS[codec](image_shape), num_classes, budget_images, accounting)
         self.replay: Replay = replay
+        if not 0 <= memory_strength < math.inf:
+            raise ConfigError(f"memory-strength is at least 0, got {memory_strength}; the paper uses 0.5")
         self.memory_strength = memory_strength
         self.random = torch.Generator().manual_seed(seed)
         self.working_set: list[Batch] | None = None
@@ -54,6 +58,10 @@ class RehearsalLearner(NetworkLearner):
     def start(self, task: int) -> None:
         super().start(task)
         self.working_set = None
+
+    def end_task(self, task: Task) -> None:
+        super().end_task(task)
+        self.working_set = None  # what completes memories may have changed, and dense images need not lie about
 
     def past(self) -> list[Batch]:
         """The memories of all other tasks, dense and on the device; made once a task."""
@@ -114,21 +122,28 @@ class RehearsalLearner(NetworkLearner):
     def memory_report(self) -> dict[str, Any]:
         images = self.memory.images_per_task
         return {
+            "budget_images": self.memory.budget_images,
             "budget_bytes": self.memory.budget_bytes,
             "bytes": self.memory.nbytes,
             "bytes_by_part": self.memory.nbytes_by_part,
             "images_per_task": [images[task] for task in sorted(images)],
+            "beside_bytes_by_part": {},
             "accounting": self.memory.accounting,
             "working_set_bytes": self.working_set_bytes,
         }
 
     def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"memory": self.memory.state_dict(), "random": self.random.get_state()}
+        return super().state_dict() | {
+            "memory": self.memory.state_dict(),
+            "random": self.random.get_state(),
+            "working_set_bytes": self.working_set_bytes,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self.memory.load_state_dict(state["memory"])
         self.random.set_state(state["random"])
+        self.working_set_bytes = state["working_set_bytes"]
         self.working_set = None  # made anew from the memory, bit for bit the same
 
 

@@ -1,5 +1,7 @@
 """SAMC (Bai et al. 2023), Algorithm 1: remember the pixels that mattered, complete them, stay in the cone."""
 
+import copy
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +16,7 @@ from samc.learners.base import StepStats
 from samc.learners.rehearsal import RehearsalLearner, as_bytes
 from samc.models import InpaintingAutoencoder
 from samc.saliency import Target, grad_cam, kept_pixels
-from samc.streams.base import Task, generator
+from samc.streams.base import Task
 
 
 class SAMC(RehearsalLearner):
@@ -49,6 +51,11 @@ class SAMC(RehearsalLearner):
             raise ConfigError(f"threshold is in [0, 1), got {threshold}; the paper uses 0.7 on split-cifar100")
         if saliency_target not in ("label", "predicted"):
             raise unknown("saliency target", saliency_target, ("label", "predicted"))
+        if autoencoder_output not in ("whole", "correction"):
+            raise unknown("autoencoder output", autoencoder_output, ("whole", "correction"))
+        if autoencoder_steps < 0 or not 0 < autoencoder_lr < math.inf:
+            found = f"{autoencoder_steps} and {autoencoder_lr}"
+            raise ConfigError(f"autoencoder-steps is at least 0 and autoencoder-lr above 0, got {found}")
         self.threshold = threshold
         self.saliency_target: Target = saliency_target
         self.autoencoder_steps = autoencoder_steps
@@ -88,10 +95,10 @@ class SAMC(RehearsalLearner):
 
     def end_task(self, task: Task) -> None:
         """Line 16: ξ ← OPT_ξ(ξ, M_t, D_t, β): a few steps of SGD from masked to true images of this task."""
+        super().end_task(task)
         if self.autoencoder is None:
             return
-        order = torch.randint(len(task.x), (self.autoencoder_steps, 10), generator=generator(self.seed, task.id))
-        for rows in order:
+        for rows in torch.randint(len(task.x), (self.autoencoder_steps, 10), generator=self.random):
             x, y = self.admit(task.x[rows], task.y[rows], task.id)
             _, mask = self.salient(Batch(x, y, task.id))
             with self.clock("autoencoder"):
@@ -101,11 +108,11 @@ class SAMC(RehearsalLearner):
         report = super().memory_report() | {"bent_masks": self.bent_masks}
         if self.autoencoder is not None:
             size = sum(tensor.nbytes for tensor in self.autoencoder.state_dict().values())
-            report["bytes_by_part"] = report["bytes_by_part"] | {"autoencoder": size}
+            report["beside_bytes_by_part"] = {"autoencoder": size}
         return report
 
     def state_dict(self) -> dict[str, Any]:
-        painter = self.autoencoder.state_dict() if self.autoencoder else {}
+        painter = copy.deepcopy(self.autoencoder.state_dict()) if self.autoencoder else {}
         return super().state_dict() | {"autoencoder": painter, "bent_masks": self.bent_masks}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

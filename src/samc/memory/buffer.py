@@ -48,6 +48,8 @@ class EpisodicMemory:
             raise ConfigError(f"accounting is bytes or values, got {accounting!r}")
         self.codec = codec
         self.accounting = accounting
+        self.num_classes = num_classes
+        self.budget_images = budget_images
         self.label_type = smallest_type(num_classes - 1)
         self.budget_bytes = budget_images * self.raw_image_bytes
         self.shelves: dict[int, Shelf] = {}
@@ -74,15 +76,20 @@ class EpisodicMemory:
         labels: Int64[np.ndarray, "b"],
     ) -> None:
         """Remember these images, one after the other; the task's oldest make room."""
+        if len(labels) and not 0 <= labels.min() <= labels.max() < self.num_classes:
+            raise DataError(f"labels go from 0 to {self.num_classes - 1}; got {labels.min()} to {labels.max()}")
+        for blob, label in zip(self.codec.encode(images, masks), labels.astype(self.label_type), strict=True):
+            self.put(task, self.item(blob, label.tobytes()))
+
+    def put(self, task: int, item: Item) -> None:
+        """The one place where memory grows: room is made before anything is added."""
+        if item.cost > self.budget_bytes:
+            raise DataError(f"one image takes {item.cost} bytes, the whole task has {self.budget_bytes}")
         shelf = self.shelves.setdefault(task, Shelf())
-        for blob, label in zip(self.codec.encode(images, masks), labels, strict=True):
-            item = self.item(blob, label.astype(self.label_type).tobytes())
-            if item.cost > self.budget_bytes:
-                raise DataError(f"one image takes {item.cost} bytes, the whole task has {self.budget_bytes}")
-            while shelf.items and shelf.cost + item.cost > self.budget_bytes:
-                shelf.cost -= shelf.items.popleft().cost
-            shelf.items.append(item)
-            shelf.cost += item.cost
+        while shelf.items and shelf.cost + item.cost > self.budget_bytes:
+            shelf.cost -= shelf.items.popleft().cost
+        shelf.items.append(item)
+        shelf.cost += item.cost
 
     def item(self, blob: bytes, label: bytes) -> Item:
         cost = len(blob) + len(label) if self.accounting == "bytes" else self.codec.parts(blob)["colours"]
@@ -122,7 +129,8 @@ class EpisodicMemory:
         return {task: [(item.blob, item.label) for item in shelf.items] for task, shelf in self.shelves.items()}
 
     def load_state_dict(self, state: dict) -> None:
+        """Under a smaller budget than the state was made with, each task keeps its newest."""
         self.shelves = {}
         for task, pairs in state.items():
-            items = deque(self.item(blob, label) for blob, label in pairs)
-            self.shelves[task] = Shelf(items, sum(item.cost for item in items))
+            for blob, label in pairs:
+                self.put(task, self.item(blob, label))

@@ -20,7 +20,7 @@ class InpaintingAutoencoder(nn.Module):
         super().__init__()
         self.residual = residual
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)
             down: list[nn.Module] = []
             for width_in, width in zip((channels, *WIDTHS), WIDTHS, strict=False):
                 down += [nn.Conv2d(width_in, width, 4, 2, 1), nn.BatchNorm2d(width), nn.LeakyReLU(0.2)]

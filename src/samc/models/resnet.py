@@ -46,7 +46,7 @@ class ReducedResNet18(nn.Module):
         super().__init__()
         # the global random state is borrowed for torch's own initialisation and given back as it was
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)
             blocks: list[nn.Module] = []
             for width_in, width, stride in zip((WIDTHS[0], *WIDTHS), WIDTHS, (1, 2, 2, 2), strict=False):
                 blocks += [Block(width_in, width, stride), Block(width, width, 1)]

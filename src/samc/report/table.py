@@ -6,11 +6,11 @@ from rich.table import Table
 
 from samc.record import RunRecord
 
-COLUMNS = ("method", "ACC %", "BWT", "FWT", "bytes kept", "images", "seconds")
+COLUMNS = ("method", "ACC %", "BWT", "FWT", "bytes of memory", "images", "bytes beside", "seconds")
 
 
 def summary(records: Mapping[str, RunRecord], title: str) -> Table:
-    """One row a run: accuracies in percent, transfers in points."""
+    """One row a run: accuracies in percent, transfers in points; beside memory stands what completes it."""
     table = Table(title=title, title_justify="left", title_style="bold")
     for name in COLUMNS:
         table.add_column(name, justify="left" if name == "method" else "right")
@@ -22,6 +22,7 @@ def summary(records: Mapping[str, RunRecord], title: str) -> Table:
             f"{100 * record.fwt:+.1f}",
             f"{record.memory['bytes']:,}",
             str(sum(record.memory["images_per_task"])),
+            f"{sum(record.memory['beside_bytes_by_part'].values()):,}",
             f"{record.seconds['total']:.1f}",
         )
     return table

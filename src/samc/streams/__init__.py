@@ -38,7 +38,7 @@ def open_stream(
     if name == "split-synthetic":
         return split_synthetic(seed, **cut)
     load_paper, classes_per_task = PAPER[name]
-    dataset = replace(load_paper(data_dir or default_data_dir()), name=name)
+    dataset = replace(load_paper(data_dir.expanduser() if data_dir else default_data_dir()), name=name)
     return split(dataset, classes_per_task=classes_per_task, seed=seed, **cut)
 
 

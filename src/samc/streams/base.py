@@ -82,7 +82,8 @@ class Stream:
 
 def generator(*seeds: int) -> torch.Generator:
     """A random generator that belongs to these numbers and to no others."""
-    state = np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0]
+    # their number counts too: numpy takes trailing zeros for nothing
+    state = np.random.SeedSequence((len(seeds), *seeds)).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(state >> np.uint64(1)))
 
 
@@ -145,6 +146,8 @@ def ordered_classes(class_order: Sequence[int] | str, num_classes: int, seed: in
 
 def grouped(order: list[int], n_tasks: int | None, classes_per_task: int | None, name: str) -> list[tuple[int, ...]]:
     """The classes of each task."""
+    if classes_per_task is not None and len(order) % classes_per_task:
+        raise ConfigError(f"{name} has {classes_per_task} classes a task; class-order names {len(order)}")
     most = len(order) // (classes_per_task or 1)
     wanted = n_tasks if n_tasks is not None else most if classes_per_task else 1
     if not 1 <= wanted <= most:
