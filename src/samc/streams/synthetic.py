@@ -124,7 +124,7 @@ def paint(labels: Int[np.ndarray, "n"], rng: np.random.Generator) -> UInt8[np.nd
     return (np.clip(canvas * light, 0, 1) * 255).round().astype(np.uint8)
 
 
-def load_synthetic(seed: int = 0, train_per_class: int = 160, test_per_class: int = 25) -> Dataset:
+def load_synthetic(seed: int = 0, train_per_class: int = 140, test_per_class: int = 25) -> Dataset:
     """All twenty classes; training and test pictures are drawn apart."""
     if train_per_class < 1 or test_per_class < 1:
         raise ConfigError("every class needs at least one training and one test picture")
@@ -136,7 +136,7 @@ def load_synthetic(seed: int = 0, train_per_class: int = 160, test_per_class: in
     )
 
 
-def split_synthetic(seed: int = 0, *, train_per_class: int = 160, test_per_class: int = 25, **cut: Any) -> Stream:
+def split_synthetic(seed: int = 0, *, train_per_class: int = 140, test_per_class: int = 25, **cut: Any) -> Stream:
     """Five tasks of four classes, unless `split`'s arguments say otherwise."""
     dataset = load_synthetic(seed, train_per_class, test_per_class)
     return split(dataset, **{"classes_per_task": CLASSES_PER_TASK, "seed": seed, **cut})
