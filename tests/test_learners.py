@@ -99,7 +99,7 @@ def test_with_one_task_every_method_is_finetune():
 def test_samc_that_keeps_everything_is_gem():
     """Threshold 0 keeps at least all pixels but the least salient; with a full mask the two are the same method."""
     gem, samc_ = (learner(name, lr=0.05) for name in ("gem", "samc"))
-    samc_.salient = lambda batch: (batch.x[:, 0], torch.ones_like(batch.x[:, 0], dtype=torch.bool))
+    samc_.salient = lambda batch: (batch.x[:, 0], torch.ones_like(batch.x[:, 0], dtype=torch.bool), batch.y < 0)
     samc_.memory = copy.deepcopy(gem.memory)
     for task in range(3):
         for step in range(4):

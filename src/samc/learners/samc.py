@@ -81,17 +81,16 @@ class SAMC(RehearsalLearner):
         batch = Batch(x, y, task)
         g, loss = self.replayed_gradient(batch)  # line 8: θ ← OPT_θ(θ, B_t, M̃_{k<t}, α)
         self.step(g)
-        saliency, mask = self.salient(batch)  # line 10: x' ← 1{Grad-CAM(x, f_θ, y) > μ}
+        saliency, mask, bent = self.salient(batch)  # line 10: x' ← 1{Grad-CAM(x, f_θ, y) > μ}
         self.remember(batch, mask)  # line 12: M_t ← M_t ∪ (COO(x'), y)
+        self.bent_masks += int(bent.sum())
         return StepStats(loss, saliency, mask)
 
-    def salient(self, batch: Batch) -> tuple[Float[Tensor, "b h w"], Bool[Tensor, "b h w"]]:
-        """Grad-CAM's maps and the pixels to keep. Maps that are all zero keep what fits, and are counted."""
+    def salient(self, batch: Batch) -> tuple[Float[Tensor, "b h w"], Bool[Tensor, "b h w"], Bool[Tensor, "b"]]:
+        """Grad-CAM's maps, the pixels to keep, and for which images the threshold had to give way."""
         with self.clock("saliency"):
             saliency = grad_cam(self.model, batch.x, batch.y, batch.task, self.saliency_target)
-            mask, bent = kept_pixels(saliency, self.threshold, self.memory.most_pixels)
-            self.bent_masks += int(bent.sum())
-        return saliency, mask
+            return saliency, *kept_pixels(saliency, self.threshold, self.memory.most_pixels)
 
     def end_task(self, task: Task) -> None:
         """Line 16: ξ ← OPT_ξ(ξ, M_t, D_t, β): a few steps of SGD from masked to true images of this task."""
@@ -100,7 +99,7 @@ class SAMC(RehearsalLearner):
             return
         for rows in torch.randint(len(task.x), (self.autoencoder_steps, 10), generator=self.random):
             x, y = self.admit(task.x[rows], task.y[rows], task.id)
-            _, mask = self.salient(Batch(x, y, task.id))
+            _, mask, _ = self.salient(Batch(x, y, task.id))
             with self.clock("autoencoder"):
                 self.completion.learn(as_bytes(x), mask.cpu().numpy(), self.autoencoder_lr)
 
