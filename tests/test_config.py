@@ -40,7 +40,7 @@ def test_none_and_own_data_take_the_defaults():
 def test_settings_that_a_method_does_not_use_are_refused_or_left_empty():
     with pytest.raises(ConfigError, match="finetune has no --threshold; it takes --lr"):
         resolved(model="finetune", threshold=0.5)
-    config, _ = resolved(model="gem")
+    config, _ = resolved(model="gem", preset="none")
     assert config.threshold is None
     assert config.completion is None
     assert config.memory_strength == 0.5
