@@ -55,14 +55,13 @@ def main() -> None:
     table.add_column("past tasks")
     for name in LEARNERS:
         table.add_column(name, justify="right")
-    table.add_column("samc beside replay", justify="right")
+    table.add_column("samc: saliency and encoding on top", justify="right")
     for past in PAST_TASKS:
-        cells, base = [], 0.0
-        for name in LEARNERS:
-            seconds, phases = step_seconds(name, past)
-            base = base or seconds
-            cells.append(f"{1000 * seconds:.0f} ({seconds / base:.1f})")
-        extra = sum(phases.get(k, 0.0) for k in ("saliency", "encoding", "completion"))
+        measured = {name: step_seconds(name, past) for name in LEARNERS}
+        base = measured["finetune"][0]
+        cells = [f"{1000 * seconds:.0f} ({seconds / base:.1f})" for seconds, _ in measured.values()]
+        seconds, phases = measured["samc"]
+        extra = sum(phases.get(phase, 0.0) for phase in ("saliency", "encoding", "completion"))
         table.add_row(str(past), *cells, f"{100 * extra / (seconds - extra):.1f} %")
     console.print(table)
     console.print(f"{describe_device(torch.device('cpu'))}, {versions()}", highlight=False)
