@@ -59,14 +59,13 @@ def write_atomically(path: Path, text: str, *, replace: bool) -> None:
     """Through a temporary file beside it, so that a reader or a full disk never meets half of it."""
     temporary = path.with_name(f".{path.name}-{os.getpid()}")
     try:
-        with temporary.open("x") as file:
+        with temporary.open("w") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        if replace:
-            os.replace(temporary, path)
-        else:
-            os.link(temporary, path)  # unlike a rename it refuses to take another run's place
+        if not replace:
+            path.touch(exist_ok=False)  # takes the name first: a rename would take another run's place unasked
+        os.replace(temporary, path)
     except FileExistsError:
         kept = path.with_name(f"{path.stem}-{os.getpid()}{path.suffix}")
         os.replace(temporary, kept)

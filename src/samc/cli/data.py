@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from samc.errors import DataError, unknown
 from samc.streams import Dataset, cifar, mini_imagenet
 from samc.streams.base import check as check_dataset
-from samc.streams.fetch import default_data_dir, fetch
+from samc.streams.fetch import data_folder, fetch
 
 app = typer.Typer(
     help="The data sets: list, check and fetch them.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
@@ -54,7 +54,7 @@ def list_sets(data_dir: DataDir = None) -> None:
 
       samc data list --data-dir ~/data
     """
-    folder = place(data_dir)
+    folder = data_folder(data_dir)
     table = Table("data set", Column("layouts accepted", overflow="fold"), Column("found", overflow="fold"))
     for name, known in KNOWN.items():
         found = find(name, folder)
@@ -80,7 +80,7 @@ def check(
     """
     if name is not None and name not in KNOWN:
         raise unknown("data set", name, KNOWN)
-    folder = place(data_dir)
+    folder = data_folder(data_dir)
     damaged = []
     for each in KNOWN if name is None else [name]:
         if name is None and find(each, folder) is None:
@@ -92,11 +92,6 @@ def check(
             damaged.append(str(error))
     if damaged:
         raise DataError("; ".join(damaged))
-
-
-def place(data_dir: Path | None) -> Path:
-    """The folder that was asked for, or the usual one."""
-    return data_dir.expanduser() if data_dir else default_data_dir()
 
 
 def find(name: str, folder: Path) -> Path | None:
@@ -149,7 +144,7 @@ def fetch_set(
         bar = bars.add_task(name, total=None, visible=False)
         folder = fetch(
             name,
-            place(data_dir),
+            data_folder(data_dir),
             url=url,
             progress=lambda done, total: bars.update(bar, completed=done, total=total, visible=True),
         )

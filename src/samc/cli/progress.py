@@ -18,7 +18,6 @@ class Bar(Watcher):
     """Looks at the learner only when it redraws: reading a loss makes the host wait for the device."""
 
     def __init__(self, console: Console, name: str):
-        self.console = console
         columns = (
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -47,6 +46,8 @@ class Bar(Watcher):
         self.progress.update(self.row, total=sum(steps), shown="testing the untrained network", refresh=True)
 
     def step(self, task: Task, number: int, x: object, stats: StepStats) -> None:
+        if self.progress.disable:
+            return
         now = time.perf_counter()
         if number == 0:
             self.task_started = now  # the first step also completes memories and is left out of the estimate

@@ -121,13 +121,12 @@ class RehearsalLearner(NetworkLearner):
 
     def memory_report(self) -> dict[str, Any]:
         images = self.memory.images_per_task
-        return {
+        return super().memory_report() | {
             "budget_images": self.memory.budget_images,
             "budget_bytes": self.memory.budget_bytes,
             "bytes": self.memory.nbytes,
             "bytes_by_part": self.memory.nbytes_by_part,
             "images_per_task": [images[task] for task in sorted(images)],
-            "beside_bytes_by_part": {},
             "accounting": self.memory.accounting,
             "working_set_bytes": self.working_set_bytes,
         }

@@ -9,7 +9,7 @@ from samc.errors import ConfigError, unknown
 from samc.streams.base import Dataset, Stream, Task, split
 from samc.streams.cifar import load_cifar10, load_cifar100
 from samc.streams.custom import load_folder, load_npz
-from samc.streams.fetch import default_data_dir
+from samc.streams.fetch import data_folder
 from samc.streams.mini_imagenet import load_mini_imagenet
 from samc.streams.synthetic import split_synthetic
 
@@ -38,7 +38,7 @@ def open_stream(
     if name == "split-synthetic":
         return split_synthetic(seed, **cut)
     load_paper, classes_per_task = PAPER[name]
-    dataset = replace(load_paper(data_dir.expanduser() if data_dir else default_data_dir()), name=name)
+    dataset = replace(load_paper(data_folder(data_dir)), name=name)
     return split(dataset, classes_per_task=classes_per_task, seed=seed, **cut)
 
 

@@ -55,6 +55,11 @@ def default_data_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "samc"
 
 
+def data_folder(asked: Path | None) -> Path:
+    """The folder that was asked for, or the usual one."""
+    return asked.expanduser() if asked else default_data_dir()
+
+
 def silent(done: int, total: int | None) -> None:
     """A progress that nobody watches."""
 

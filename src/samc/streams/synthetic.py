@@ -16,6 +16,7 @@ from samc.streams.base import Dataset, Stream, split
 
 SIDE = 32
 TASKS, CLASSES_PER_TASK = 5, 4
+# sizes in half-widths of the picture, the ground's colours in [0, 1]
 OBJECT_RADII = (0.40, 0.60)
 DISTRACTOR_RADII = (0.12, 0.22)
 DISTRACTORS = 3
