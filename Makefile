@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check bench clean
+.PHONY: setup demo test check bench rivals clean
 
 setup: .venv/installed
 
@@ -26,6 +26,14 @@ check: setup
 
 bench: setup
 	$(BIN)/python benchmarks/step.py
+
+# every method on the embedded stream, three seeds, into results/; runs that are there already are left alone
+rivals: setup
+	for seed in 0 1 2; do for model in $$($(BIN)/samc models | cut -d ' ' -f 1); do \
+		out=results/split-synthetic/$$model-seed$$seed; \
+		test -e $$out/record.json || $(BIN)/samc run --model $$model --seed $$seed --out $$out || exit 1; \
+	done; done
+	$(BIN)/samc report results/split-synthetic --markdown
 
 clean:
 	rm -rf .venv runs

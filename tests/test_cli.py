@@ -47,7 +47,14 @@ def refused(result, *words):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("run", "--model", "smac"), ("unknown model 'smac'", "did you mean 'samc'", "finetune, gem, samc")),
+        (
+            ("run", "--model", "smac"),
+            (
+                "unknown model 'smac'",
+                "did you mean 'samc'",
+                "finetune, joint, ewc, lwf, icarl, gem, agem, er, mer, ebm, eec, samc",
+            ),
+        ),
         (("run", "--dataset", "split-cifar1000"), ("unknown dataset", "did you mean 'split-cifar100'")),
         (("run", "--treshold", "0.5"), ("--treshold", "--threshold")),
         (("run", "--threshold", "1.0"), ("threshold is in [0, 1), got 1.0", "the paper uses 0.7")),
@@ -103,7 +110,7 @@ def test_a_run_writes_a_record_and_shows_a_table(samc, tmp_path):
     assert record["fingerprint"]["training_images"] == [20, 20]
     assert "preset for split-synthetic: --lr 0.02" in out
     assert f"{100 * record['acc']:.1f}" in out
-    assert f"{record['memory']['bytes']:,}" in out
+    assert f"{record['memory']['memory_bytes']:,}" in out
 
 
 def test_the_same_command_twice_gives_the_same_record(samc, tmp_path):
@@ -169,8 +176,8 @@ def test_help_has_examples_and_every_setting(samc):
 
 def test_the_module_is_the_command():
     found = subprocess.run(
-        [sys.executable, "-m", "samc", "run", "--model", "gme"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "samc", "run", "--model", "gemm"], capture_output=True, text=True, check=False
     )
     assert found.returncode == 2
-    assert found.stderr.startswith("samc: unknown model 'gme': did you mean 'gem'?")
+    assert found.stderr.startswith("samc: unknown model 'gemm': did you mean 'gem'?")
     assert found.stderr.count("\n") == 1

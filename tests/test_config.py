@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from samc.config import RunConfig, preset_values, presets, resolve
+from samc.config import SHARED, RunConfig, preset_values, presets, resolve
 from samc.errors import ConfigError
 from samc.learners import LEARNERS
 
@@ -30,10 +30,10 @@ def test_a_flag_wins_over_the_preset_and_is_not_shown_as_its():
 
 
 def test_none_and_own_data_take_the_defaults():
-    assert resolved(dataset="split-cifar10", preset="none") == (
-        RunConfig(dataset="split-cifar10", preset="none"),
-        {},
-    )
+    config, shown = resolved(dataset="split-cifar10", preset="none")
+    defaults = RunConfig(dataset="split-cifar10", preset="none")
+    assert all(getattr(config, name) == getattr(defaults, name) for name in (*SHARED, *LEARNERS["samc"].settings))
+    assert shown == {}
     assert resolved(dataset="npz:x.npz")[1] == {}
 
 
@@ -73,6 +73,7 @@ def test_every_preset_is_one_of_its_grid_and_of_its_methods_settings():
             for method, settings in methods.items():
                 assert set(settings) <= set(LEARNERS[method].settings) <= names
                 assert all(entry["value"] in entry["grid"] for entry in settings.values())
+                assert all(entry.get("source", "ours") == "ours" for entry in settings.values())
                 resolve({"model": method, "dataset": stream, "preset": preset}, LEARNERS[method].settings)
 
 

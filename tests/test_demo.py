@@ -32,7 +32,7 @@ def test_the_demo_leaves_records_and_a_picture(small, tmp_path, monkeypatch, cap
     assert len({str(record.fingerprint) for record in records.values()}) == 1
     for name, record in records.items():
         assert name in out
-        assert f"{record.memory['bytes']:,}" in out
+        assert f"{record.memory['memory_bytes']:,}" in out
     with Image.open(tmp_path / "out" / "memory.png") as picture:
         width, height = picture.size
     assert width > 1000

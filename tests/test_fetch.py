@@ -218,6 +218,7 @@ def test_an_archive_that_reaches_outside_is_refused_whole(serve, data_dir, damag
         (tar((f"{FOLDER}/train", bytes(100_000)))[:-20], "the archive cannot be unpacked"),
         (tar(), f"the archive holds no folder {FOLDER}/"),
     ],
+    ids=["not an archive", "cut short", "empty"],  # the bytes hold the time, by which workers would differ
 )
 def test_an_archive_that_is_none(serve, data_dir, damaged, content, message):
     serve(content)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -158,3 +159,37 @@ def test_what_cannot_work_is_refused_with_the_remedy():
     with pytest.raises(DataError, match="labels go from 0 to 9; got 10 to 10"):
         memory.add(0, images, masks & False, np.array([10]))
     assert memory.nbytes == 0
+
+
+def test_the_reservoir_keeps_each_item_with_equal_probability():
+    """Ten thousand streams of twenty items, five of which are kept: chi-square of how often each was."""
+    streams, length, room = 10_000, 20, 5
+    random = torch.Generator().manual_seed(0)
+    counts = np.zeros(length)
+    for _ in range(streams):
+        memory = EpisodicMemory(Raw((1, 1, 1)), length, room, reservoir=random)
+        for label in range(length):
+            memory.put(0, memory.item(b"x", bytes([label])))
+        kept = memory.recall(0)[2]
+        assert len(kept) == room
+        counts[kept] += 1
+    share = room / length
+    statistic = ((counts - streams * share) ** 2).sum() / (streams * share * (1 - share)) * (length - 1) / length
+    assert statistic < 43.8  # the 99.9 % point of chi-square with 19 degrees of freedom
+    assert counts.sum() == streams * room
+
+
+def test_a_reservoir_goes_on_where_its_state_left_off():
+    def offer(memory, labels):
+        for label in labels:
+            memory.put(0, memory.item(b"x", bytes([label])))
+
+    random = torch.Generator().manual_seed(1)
+    whole, half = (EpisodicMemory(Raw((1, 1, 1)), 100, 4, reservoir=random) for _ in range(2))
+    offer(whole, range(60))
+    random.manual_seed(1)
+    offer(half, range(30))
+    resumed = EpisodicMemory(Raw((1, 1, 1)), 100, 4, reservoir=random)
+    resumed.load_state_dict(half.state_dict())
+    offer(resumed, range(30, 60))
+    assert resumed.state_dict() == whole.state_dict()

@@ -95,7 +95,8 @@ def test_the_record_has_all_its_keys_and_survives_the_disk(tmp_path):
     assert sum(v for k, v in content["seconds"].items() if k != "total") <= content["seconds"]["total"]
     assert RunRecord.load(path) == RunRecord.load(tmp_path) == record
     assert sum(record.memory["bytes_by_part"].values()) == record.memory["bytes"]
-    assert record.memory["beside_bytes_by_part"]["autoencoder"] > 21_000 * 4
+    assert record.memory["bytes_by_part"]["autoencoder"] > 21_000 * 4
+    assert record.memory["bytes"] - record.memory["memory_bytes"] == record.memory["bytes_by_part"]["autoencoder"]
     assert (path.stat().st_mode & 0o777) == 0o666 & ~UMASK  # others may read it as they may any file
 
 

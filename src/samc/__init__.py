@@ -2,7 +2,7 @@
 
 from samc import streams
 from samc.errors import UserError
-from samc.learners import GEM, LEARNERS, SAMC, Finetune
+from samc.learners import AGEM, EBM, EEC, ER, EWC, GEM, LEARNERS, MER, SAMC, Finetune, ICaRL, Joint, LwF
 from samc.memory import EpisodicMemory
 from samc.protocol import run
 from samc.record import RunRecord
@@ -11,11 +11,20 @@ from samc.version import VERSION
 __version__ = VERSION
 
 __all__ = [
+    "AGEM",
+    "EBM",
+    "EEC",
+    "ER",
+    "EWC",
     "GEM",
     "LEARNERS",
+    "MER",
     "SAMC",
     "EpisodicMemory",
     "Finetune",
+    "ICaRL",
+    "Joint",
+    "LwF",
     "RunRecord",
     "UserError",
     "__version__",

@@ -21,7 +21,7 @@ def setting(default: Any, meaning: str, choices: tuple[str, ...] = ()) -> Any:
 class RunConfig:
     """Everything that a run's result depends on, but for the files it reads and the machine it runs on."""
 
-    model: str = setting("samc", "method: finetune, gem, samc")
+    model: str = setting("samc", "the method; samc models lists them")
     dataset: str = setting(
         "split-synthetic",
         "split-synthetic, split-cifar10, split-cifar100, split-mini-imagenet, npz:PATH or folder:PATH",
@@ -37,6 +37,16 @@ class RunConfig:
     lr: float | None = setting(0.1, "step size of plain SGD")
     buffer_size: int = setting(10, "memory of each task: the bytes of so many whole images")
     accounting: str = setting("bytes", "what counts, everything or colours only", ("bytes", "values"))
+    regularization: float | None = setting(1.0, "weight of what holds old tasks: EWC's penalty, LwF's distillation")
+    temperature: float | None = setting(2.0, "how much LwF softens the answers that it distils")
+    fisher_images: int | None = setting(100, "images of each task from which EWC estimates what matters")
+    meta_lr: float | None = setting(0.1, "MER's Reptile rate across batches; 1 goes all the way")
+    within_meta_lr: float | None = setting(1.0, "MER's Reptile rate within a batch")
+    meta_batches: int | None = setting(1, "MER's batches, each mixed with memory anew, to a Reptile step")
+    inner_steps: int | None = setting(1, "MER's SGD steps, each on a part, to a batch")
+    encoder_steps: int | None = setting(200, "Adam steps of EEC's autoencoder after each task")
+    encoder_lr: float | None = setting(0.003, "step size of EEC's autoencoder")
+    content_weight: float | None = setting(0.1, "share of the classifier's features in EEC's reconstruction loss")
     memory_strength: float | None = setting(0.5, "GEM's margin: the least weight of each past task in a projection")
     replay: str | None = setting("gem", "how memory is used", ("gem", "agem", "er"))
     threshold: float | None = setting(0.7, "a pixel is kept if its saliency in [0, 1] is above this")
@@ -58,9 +68,9 @@ class RunConfig:
                 raise unknown(flag(item.name), value, choices)
         if not 0 <= self.seed < 2**63:
             raise ConfigError(f"--seed is a whole number from 0, got {self.seed}")
-        for name in ("lr", "memory_strength", "threshold", "autoencoder_lr"):
-            value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
+        for item in fields(self):
+            name, value = item.name, getattr(self, item.name)
+            if isinstance(value, float) and not math.isfinite(value):
                 raise ConfigError(f"{flag(name)} is a finite number, got {value}")
         for name in ("n_epochs", "batch_size", "image_size", "n_tasks", "autoencoder_steps"):
             value = getattr(self, name)

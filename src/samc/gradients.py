@@ -17,23 +17,36 @@ class Batch(NamedTuple):
     task: int
 
 
-def gradient(model: nn.Module, batches: Sequence[Batch]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+def gradient(
+    model: nn.Module, batches: Sequence[Batch], weights: Sequence[float] | None = None
+) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
     """The gradient of the mean cross-entropy over all the images, each against its own task's classes; and that loss.
 
     All images go through the network as one batch; the model is left in train mode and its running batch-norm
-    statistics move once.
+    statistics move once. `weights`, one a batch, scale the losses of its images before the mean is taken.
     """
     model.train()
     features = model.features(torch.cat([batch.x for batch in batches]))  # type: ignore[operator]
     losses, count = [], 0
-    for batch in batches:
+    for number, batch in enumerate(batches):
         part = features[count : count + len(batch.y)]
         logits = model.head(part, batch.task)  # type: ignore[operator]
-        losses.append(F.cross_entropy(logits, model.local(batch.y, batch.task), reduction="sum"))  # type: ignore[operator]
+        loss = F.cross_entropy(logits, model.local(batch.y, batch.task), reduction="sum")  # type: ignore[operator]
+        losses.append(loss if weights is None else weights[number] * loss)
         count += len(batch.y)
-    loss = torch.stack(losses).sum() / count
+    return flat_gradient(model, torch.stack(losses).sum() / count)
+
+
+def flat_gradient(model: nn.Module, loss: Float[Tensor, ""]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+    """The gradient of any loss as one vector, and the loss cut loose from what made it."""
     slopes = torch.autograd.grad(loss, list(model.parameters()))
     return torch.cat([slope.flatten() for slope in slopes]), loss.detach()
+
+
+@torch.no_grad()
+def flat_parameters(model: nn.Module) -> Float[Tensor, "p"]:
+    """A copy of all parameters as one vector, in the order of the gradients."""
+    return torch.cat([parameter.flatten() for parameter in model.parameters()])
 
 
 def reference_gradients(model: nn.Module, memories: Sequence[Batch]) -> Float[Tensor, "t p"]:

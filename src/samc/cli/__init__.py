@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import typer
 
-from samc.cli import data, demo, run
+from samc.cli import data, demo, report, run
 from samc.errors import UserError
 
 INTERRUPTED = 130
@@ -21,6 +21,10 @@ Examples:
   samc run --model gem --dataset split-cifar100       a rival on real data
 
   samc data fetch cifar100                            get the official files
+
+  samc models                                         all methods, one line each
+
+  samc report runs                                    runs side by side, mean and deviation over seeds
 
   samc demo                                           three methods, one table, one picture
 """
@@ -37,6 +41,8 @@ def app() -> typer.Typer:
     )
     commands.command("run")(run.command())
     commands.command("demo")(demo.demo)
+    commands.command("models")(report.models)
+    commands.command("report")(report.report)
     commands.add_typer(data.app, name="data")
     return commands
 

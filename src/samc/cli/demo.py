@@ -43,7 +43,7 @@ def demo(
         draw(
             remembered,
             picture,
-            f"What SAMC keeps: {sum(memory['images_per_task'])} images in {memory['bytes']:,} bytes",
+            f"What SAMC keeps: {sum(memory['images_per_task'])} images in {memory['memory_bytes']:,} bytes",
         )
         for name, record in records.items():
             (out / name).mkdir(exist_ok=True)

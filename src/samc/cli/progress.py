@@ -60,7 +60,8 @@ class Bar(Watcher):
         memory = self.learner.memory_report()
         shown = (
             f"task {task.id + 1}/{len(self.steps)}  step {done}/{steps}  loss {float(stats.loss):.2f}  "
-            f"{sum(memory['images_per_task'])} images in {memory['bytes']:,} bytes  {self.left(task.id, done)} left"
+            f"{sum(memory['images_per_task'])} images in {memory['memory_bytes']:,} bytes  "
+            f"{self.left(task.id, done)} left"
         )
         self.progress.update(self.row, completed=sum(self.steps[: task.id]) + done, shown=shown, refresh=True)
 

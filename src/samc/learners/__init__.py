@@ -1,16 +1,40 @@
 """The methods: one file each, all behind the contract of `base.Learner`."""
 
+import inspect
+
 import torch
 
 from samc.config import RunConfig
 from samc.errors import unknown
+from samc.learners.agem import AGEM
 from samc.learners.base import Learner, NetworkLearner, StepStats
+from samc.learners.ebm import EBM
+from samc.learners.eec import EEC
+from samc.learners.er import ER
+from samc.learners.ewc import EWC
 from samc.learners.finetune import Finetune
 from samc.learners.gem import GEM
+from samc.learners.icarl import ICaRL
+from samc.learners.joint import Joint
+from samc.learners.lwf import LwF
+from samc.learners.mer import MER
 from samc.learners.samc import SAMC
 from samc.streams.base import Stream
 
-LEARNERS: dict[str, type[NetworkLearner]] = {"finetune": Finetune, "gem": GEM, "samc": SAMC}
+LEARNERS: dict[str, type[NetworkLearner]] = {
+    "finetune": Finetune,
+    "joint": Joint,
+    "ewc": EWC,
+    "lwf": LwF,
+    "icarl": ICaRL,
+    "gem": GEM,
+    "agem": AGEM,
+    "er": ER,
+    "mer": MER,
+    "ebm": EBM,
+    "eec": EEC,
+    "samc": SAMC,
+}
 
 ARGUMENTS = {"buffer_size": "budget_images"}
 # settings whose flag, named as elsewhere in the field, differs from the constructor's word
@@ -36,4 +60,29 @@ def build(config: RunConfig, stream: Stream, device: torch.device) -> NetworkLea
     )
 
 
-__all__ = ["GEM", "LEARNERS", "SAMC", "Finetune", "Learner", "NetworkLearner", "StepStats", "build", "method"]
+def described(name: str) -> str:
+    """A method in one line: the first of its own file."""
+    return (inspect.getdoc(inspect.getmodule(method(name))) or "").splitlines()[0]
+
+
+__all__ = [
+    "AGEM",
+    "EBM",
+    "EEC",
+    "ER",
+    "EWC",
+    "GEM",
+    "LEARNERS",
+    "MER",
+    "SAMC",
+    "Finetune",
+    "ICaRL",
+    "Joint",
+    "Learner",
+    "LwF",
+    "NetworkLearner",
+    "StepStats",
+    "build",
+    "described",
+    "method",
+]

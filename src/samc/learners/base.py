@@ -47,12 +47,13 @@ class Learner(Protocol):
 class NetworkLearner:
     """A reduced ResNet-18 with one head a task, learnt by plain SGD. Methods add `observe`.
 
-    `settings` are the names of the run settings that a method's constructor takes.
+    `settings` are the names of the run settings that a method's constructor takes, `network` is what learns.
     A task's classes are known from `task_classes`, or from `begin_task`; where neither has named them, a head grows
     by the labels that its task shows.
     """
 
     settings: tuple[str, ...] = ("lr",)
+    network: type[ReducedResNet18] = ReducedResNet18
 
     def __init__(
         self,
@@ -71,7 +72,8 @@ class NetworkLearner:
         self.seed = seed
         self.device = torch.device(device)
         self.clock = Clock(self.device)
-        self.model = ReducedResNet18(num_classes, self.image_shape[0], seed).to(self.device)
+        self.random = torch.Generator().manual_seed(seed)
+        self.model = self.network(num_classes, self.image_shape[0], seed).to(self.device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.current_task: int | None = None
         self.declared: set[int] = set()
@@ -134,25 +136,39 @@ class NetworkLearner:
         if task not in self.model.task_classes:
             raise ConfigError(f"task {task} has not been seen yet; known: {sorted(self.model.task_classes)}")
         with eval_mode(self.model):
-            parts = [self.model(self.admit_images(part), task).argmax(1) for part in x.split(EVALUATION_BATCH)]
+            parts = [self.scores(self.admit_images(part), task).argmax(1) for part in x.split(EVALUATION_BATCH)]
         classes = torch.tensor(self.model.task_classes[task], device=self.device)
         return classes[torch.cat(parts)].to(x.device)
 
-    def memory_report(self) -> dict[str, Any]:
-        """What is kept of past tasks, for the record; nothing, unless a method says so.
+    def scores(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
+        """How much speaks for each of the task's classes; the highest is predicted."""
+        return self.model(x, task)
 
-        `budget_bytes` is a task's, `bytes` what is held for all tasks; `beside_bytes_by_part` is what a method keeps
-        besides its memory and whatever the number of tasks.
+    def memory_report(self) -> dict[str, Any]:
+        """What is kept of past tasks, for the record: every byte, by part.
+
+        `memory_bytes` of them are the memory that the budget is for, `budget_bytes` a task; the others are what a
+        method keeps besides (old networks, Fisher information, decoders).
         """
+        memory, beside = self.memory_parts(), self.beside_parts()
+        parts = memory | beside
         return {
             "budget_bytes": 0,
-            "bytes": 0,
-            "bytes_by_part": {},
+            "bytes": sum(parts.values()),
+            "bytes_by_part": parts,
+            "memory_bytes": sum(memory.values()),
             "images_per_task": [],
-            "beside_bytes_by_part": {},
             "accounting": "bytes",
             "working_set_bytes": 0,
         }
+
+    def memory_parts(self) -> dict[str, int]:
+        """Bytes under the budget; none, unless a method says so."""
+        return {}
+
+    def beside_parts(self) -> dict[str, int]:
+        """Bytes beside the budget; none, unless a method says so."""
+        return {}
 
     def seconds(self) -> dict[str, float]:
         """Time by phase, so far."""
@@ -161,9 +177,15 @@ class NetworkLearner:
     def state_dict(self) -> dict[str, Any]:
         """Everything that is needed to go on, in the middle of a task too."""
         model = copy.deepcopy(self.model.state_dict())  # a copy: what is handed out must not go on learning
-        return {"model": model, "task": self.current_task, "declared": sorted(self.declared)}
+        return {
+            "model": model,
+            "task": self.current_task,
+            "declared": sorted(self.declared),
+            "random": self.random.get_state(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self.current_task = state["task"]
         self.declared = set(state["declared"])
+        self.random.set_state(state["random"])

@@ -1,57 +1,25 @@
-"""Rehearsal: a learner with an episodic memory, a dense working set made of it, and a rule that replays that set."""
+"""Rehearsal: what methods share that replay past tasks, with a dense working set and an episodic memory behind it."""
 
-import math
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64, UInt8
 from torch import Tensor
 
-from samc.errors import ConfigError, unknown
-from samc.gradients import Batch, gradient, reference_gradients
-from samc.learners.base import NetworkLearner
+from samc.errors import unknown
+from samc.gradients import Batch, gradient
+from samc.learners.base import NetworkLearner, StepStats
 from samc.memory import CODECS, EpisodicMemory
 from samc.memory.buffer import Accounting
-from samc.projection import RIDGE, project
 from samc.streams.base import Task
 
-Replay = Literal["gem", "agem", "er"]
 
+class ReplayLearner(NetworkLearner):
+    """Uses images of past tasks in every step. A method says which (`recall`) and how (`replay_rule`)."""
 
-class RehearsalLearner(NetworkLearner):
-    """Keeps images of past tasks and uses them in every step.
-
-    The replay rule says how: `gem` projects onto the cone of all past tasks' gradients, `agem` onto the half-space
-    of one mixed sample's gradient, `er` averages over the batch and as large a sample of memory.
-    """
-
-    settings = (*NetworkLearner.settings, "buffer_size", "accounting", "replay", "memory_strength")
-
-    def __init__(
-        self,
-        num_classes: int,
-        image_shape: tuple[int, int, int],
-        *,
-        budget_images: int = 10,
-        accounting: Accounting = "bytes",
-        codec: str = "raw",
-        replay: Replay = "gem",
-        memory_strength: float = 0.5,
-        seed: int = 0,
-        **network: Any,
-    ):
-        super().__init__(num_classes, image_shape, seed=seed, **network)
-        if replay not in get_args(Replay):
-            raise unknown("replay rule", replay, get_args(Replay))
-        if codec not in CODECS:
-            raise unknown("codec", codec, CODECS)
-        self.memory = EpisodicMemory(CODECS[codec](image_shape), num_classes, budget_images, accounting)
-        self.replay: Replay = replay
-        if not 0 <= memory_strength < math.inf:
-            raise ConfigError(f"memory-strength is at least 0, got {memory_strength}; the paper uses 0.5")
-        self.memory_strength = memory_strength
-        self.random = torch.Generator().manual_seed(seed)
+    def __init__(self, num_classes: int, image_shape: tuple[int, int, int], **network: Any):
+        super().__init__(num_classes, image_shape, **network)
         self.working_set: list[Batch] | None = None
         self.working_set_bytes = 0
 
@@ -63,17 +31,84 @@ class RehearsalLearner(NetworkLearner):
         super().end_task(task)
         self.working_set = None  # what completes memories may have changed, and dense images need not lie about
 
+    def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
+        x, y = self.admit(x, y, task)
+        batch = Batch(x, y, task)
+        g, loss = self.replayed_gradient(batch)
+        self.step(g)
+        self.remember(batch)
+        return StepStats(loss)
+
     def past(self) -> list[Batch]:
         """The memories of all other tasks, dense and on the device; made once a task."""
         if self.working_set is None:
-            self.working_set = []
-            for task in self.memory.tasks:
-                if task != self.current_task:
-                    images, masks, labels = self.memory.recall(task)
-                    y = torch.from_numpy(labels).to(self.device)
-                    self.working_set.append(Batch(self.complete(images, masks), y, task))
+            self.working_set = self.recall()
             self.working_set_bytes = sum(memory.x.nbytes + memory.y.nbytes for memory in self.working_set)
         return self.working_set
+
+    def recall(self) -> list[Batch]:
+        raise TypeError(f"{type(self).__name__} does not say what it replays: define recall")
+
+    def remember(self, batch: Batch) -> None:
+        """Keep something of a batch after its step; nothing, unless a method says so."""
+
+    def replayed_gradient(self, batch: Batch) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+        """The batch's gradient, changed so that past tasks are heard; and the batch's loss."""
+        if memories := self.past():
+            return self.replay_rule(batch, memories)
+        with self.clock("current gradient"):
+            return gradient(self.model, [batch])
+
+    def replay_rule(self, batch: Batch, memories: list[Batch]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+        raise TypeError(f"{type(self).__name__} does not say how it replays: define replay_rule")
+
+    def sample(self, memories: list[Batch], size: int) -> list[Batch]:
+        """A uniform sample without replacement over all remembered images, sorted by task."""
+        count = sum(len(memory.y) for memory in memories)
+        return chosen(memories, torch.randperm(count, generator=self.random)[:size])
+
+    def memory_report(self) -> dict[str, Any]:
+        return super().memory_report() | {"working_set_bytes": self.working_set_bytes}
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"working_set_bytes": self.working_set_bytes}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.working_set_bytes = state["working_set_bytes"]
+        self.working_set = None  # made anew from what is kept, bit for bit the same
+
+
+class RehearsalLearner(ReplayLearner):
+    """Replays images from an episodic memory; keeps each batch whole after its step, unless a method chooses."""
+
+    settings = (*NetworkLearner.settings, "buffer_size", "accounting")
+    fair_sample = False
+    # whether a full memory keeps a uniform sample of the task instead of its newest images
+
+    def __init__(
+        self,
+        num_classes: int,
+        image_shape: tuple[int, int, int],
+        *,
+        budget_images: int = 10,
+        accounting: Accounting = "bytes",
+        codec: str = "raw",
+        **network: Any,
+    ):
+        super().__init__(num_classes, image_shape, **network)
+        if codec not in CODECS:
+            raise unknown("codec", codec, CODECS)
+        reservoir = self.random if self.fair_sample else None
+        self.memory = EpisodicMemory(CODECS[codec](image_shape), num_classes, budget_images, accounting, reservoir)
+
+    def recall(self) -> list[Batch]:
+        found = []
+        for task in self.memory.tasks:
+            if task != self.current_task:
+                images, masks, labels = self.memory.recall(task)
+                found.append(Batch(self.complete(images, masks), torch.from_numpy(labels).to(self.device), task))
+        return found
 
     def complete(
         self, images: UInt8[np.ndarray, "n c h w"], masks: Bool[np.ndarray, "n h w"]
@@ -81,69 +116,42 @@ class RehearsalLearner(NetworkLearner):
         """Remembered images as the network takes them."""
         return torch.from_numpy(images).to(self.device, memory_format=torch.channels_last).float() / 255
 
-    def replayed_gradient(self, batch: Batch) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
-        """The batch's gradient, changed so that past tasks are heard; and the batch's loss."""
-        memories = self.past()
-        if not memories:
-            with self.clock("current gradient"):
-                return gradient(self.model, [batch])
-        if self.replay == "er":
-            with self.clock("current gradient"):
-                return gradient(self.model, [batch, *self.sample(memories, len(batch.y))])
-        with self.clock("reference gradients"):
-            if self.replay == "gem":
-                references = reference_gradients(self.model, memories)
-            else:
-                references = gradient(self.model, self.sample(memories, len(batch.y)))[0][None]
-        with self.clock("current gradient"):
-            g, loss = gradient(self.model, [batch])
-        with self.clock("projection"):
-            # A-GEM's single constraint has no margin and needs no ridge
-            margin, ridge = (self.memory_strength, RIDGE) if self.replay == "gem" else (0.0, 0.0)
-            return project(g, references, margin, ridge), loss
-
-    def sample(self, memories: list[Batch], size: int) -> list[Batch]:
-        """A uniform sample without replacement over all remembered images, sorted by task."""
-        offsets = np.cumsum([0, *(len(memory.y) for memory in memories)])
-        drawn = torch.randperm(int(offsets[-1]), generator=self.random)[:size].sort().values
-        chosen = []
-        for memory, first, last in zip(memories, offsets, offsets[1:], strict=False):
-            rows = drawn[(drawn >= first) & (drawn < last)] - first
-            if len(rows):
-                rows = rows.to(self.device)
-                chosen.append(Batch(memory.x[rows], memory.y[rows], memory.task))
-        return chosen
-
-    def remember(self, batch: Batch, masks: Bool[Tensor, "b h w"]) -> None:
-        """Put a batch's kept pixels into the memory of its task."""
+    def remember(self, batch: Batch, masks: Bool[Tensor, "b h w"] | None = None) -> None:
+        """Offer a batch to the memory of its task: all of its pixels, or those in the masks."""
         with self.clock("encoding"):
-            self.memory.add(batch.task, as_bytes(batch.x), masks.cpu().numpy(), as_array(batch.y))
+            kept = np.ones((len(batch.y), *self.image_shape[1:]), bool) if masks is None else masks.cpu().numpy()
+            self.memory.add(batch.task, as_bytes(batch.x), kept, as_array(batch.y))
+
+    def memory_parts(self) -> dict[str, int]:
+        return self.memory.nbytes_by_part
 
     def memory_report(self) -> dict[str, Any]:
         images = self.memory.images_per_task
         return super().memory_report() | {
             "budget_images": self.memory.budget_images,
             "budget_bytes": self.memory.budget_bytes,
-            "bytes": self.memory.nbytes,
-            "bytes_by_part": self.memory.nbytes_by_part,
             "images_per_task": [images[task] for task in sorted(images)],
             "accounting": self.memory.accounting,
-            "working_set_bytes": self.working_set_bytes,
         }
 
     def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {
-            "memory": self.memory.state_dict(),
-            "random": self.random.get_state(),
-            "working_set_bytes": self.working_set_bytes,
-        }
+        return super().state_dict() | {"memory": self.memory.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.memory.load_state_dict(state["memory"])  # may draw; what follows sets the random state
         super().load_state_dict(state)
-        self.memory.load_state_dict(state["memory"])
-        self.random.set_state(state["random"])
-        self.working_set_bytes = state["working_set_bytes"]
-        self.working_set = None  # made anew from the memory, bit for bit the same
+
+
+def chosen(batches: list[Batch], rows: Int64[Tensor, "n"]) -> list[Batch]:
+    """Some images of several batches, by their place in all of them together; batches without any are left out."""
+    rows, found, first = rows.sort().values, [], 0
+    for batch in batches:
+        last = first + len(batch.y)
+        mine = (rows[(rows >= first) & (rows < last)] - first).to(batch.y.device)
+        if len(mine):
+            found.append(Batch(batch.x[mine], batch.y[mine], batch.task))
+        first = last
+    return found
 
 
 def as_bytes(x: Float[Tensor, "b c h w"]) -> UInt8[np.ndarray, "b c h w"]:

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -12,18 +13,26 @@ from torch import Tensor
 from samc.completion import Completion, parse
 from samc.errors import ConfigError, unknown
 from samc.gradients import Batch
+from samc.learners.agem import AGEM
 from samc.learners.base import StepStats
-from samc.learners.rehearsal import RehearsalLearner, as_bytes
+from samc.learners.er import ER
+from samc.learners.gem import GEM
+from samc.learners.rehearsal import as_bytes
 from samc.models import InpaintingAutoencoder
 from samc.saliency import Target, grad_cam, kept_pixels
 from samc.streams.base import Task
 
+RULES: dict[str, Callable[[Any, Batch, list[Batch]], tuple[Tensor, Tensor]]]
+RULES = {"gem": GEM.replay_rule, "agem": AGEM.replay_rule, "er": ER.replay_rule}
+# what may be done with completed memories; the paper's is GEM's
 
-class SAMC(RehearsalLearner):
+
+class SAMC(GEM):
     """Line numbers are those of Algorithm 1; docs/algorithm.md has the two side by side."""
 
     settings = (
-        *RehearsalLearner.settings,
+        *GEM.settings,
+        "replay",
         "threshold",
         "saliency_target",
         "completion",
@@ -43,10 +52,14 @@ class SAMC(RehearsalLearner):
         autoencoder_output: Literal["whole", "correction"] = "correction",
         autoencoder_steps: int = 100,
         autoencoder_lr: float = 0.1,
+        replay: Literal["gem", "agem", "er"] = "gem",
         codec: str = "coo",
         **rehearsal: Any,
     ):
         super().__init__(num_classes, image_shape, codec=codec, **rehearsal)
+        if replay not in RULES:
+            raise unknown("replay rule", replay, RULES)
+        self.replay = replay
         if not 0 <= threshold < 1:
             raise ConfigError(f"threshold is in [0, 1), got {threshold}; the paper uses 0.7 on split-cifar100")
         if saliency_target not in ("label", "predicted"):
@@ -86,6 +99,9 @@ class SAMC(RehearsalLearner):
         self.bent_masks += int(bent.sum())
         return StepStats(loss, saliency, mask)
 
+    def replay_rule(self, batch: Batch, memories: list[Batch]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+        return RULES[self.replay](self, batch, memories)
+
     def salient(self, batch: Batch) -> tuple[Float[Tensor, "b h w"], Bool[Tensor, "b h w"], Bool[Tensor, "b"]]:
         """Grad-CAM's maps, the pixels to keep, and for which images the threshold had to give way."""
         with self.clock("saliency"):
@@ -103,12 +119,13 @@ class SAMC(RehearsalLearner):
             with self.clock("autoencoder"):
                 self.completion.learn(as_bytes(x), mask.cpu().numpy(), self.autoencoder_lr)
 
+    def beside_parts(self) -> dict[str, int]:
+        return (
+            {"autoencoder": sum(t.nbytes for t in self.autoencoder.state_dict().values())} if self.autoencoder else {}
+        )
+
     def memory_report(self) -> dict[str, Any]:
-        report = super().memory_report() | {"bent_masks": self.bent_masks}
-        if self.autoencoder is not None:
-            size = sum(tensor.nbytes for tensor in self.autoencoder.state_dict().values())
-            report["beside_bytes_by_part"] = {"autoencoder": size}
-        return report
+        return super().memory_report() | {"bent_masks": self.bent_masks}
 
     def state_dict(self) -> dict[str, Any]:
         painter = copy.deepcopy(self.autoencoder.state_dict()) if self.autoencoder else {}

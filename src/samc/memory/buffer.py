@@ -1,14 +1,15 @@
-"""The episodic memory: encoded images of each task, first in, first out, under a budget of bytes a task."""
+"""The episodic memory: encoded images of each task under a budget of bytes a task; the newest, or a fair sample."""
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Int64, UInt8
 
 from samc.errors import ConfigError, DataError
-from samc.memory.codec import Codec, smallest_type
+from samc.memory.codec import Codec, Shape, smallest_type
 
 Accounting = Literal["bytes", "values"]
 
@@ -27,10 +28,11 @@ class Item(NamedTuple):
 
 @dataclass
 class Shelf:
-    """One task's items and their running cost."""
+    """One task's items, their running cost, and how many were ever offered."""
 
     items: deque[Item] = field(default_factory=deque)
     cost: int = 0
+    offered: int = 0
 
 
 class EpisodicMemory:
@@ -39,15 +41,25 @@ class EpisodicMemory:
     With accounting "bytes" everything that is stored counts: headers, positions, colours, labels.
     With "values" only colours do, which is how the paper counts.
     The budget is what `budget_images` whole images would take, counted the same way.
+    When a task's budget is full, its oldest items make room; given a `reservoir` to draw from, the memory keeps a
+    uniform sample of all that the task has offered instead.
     """
 
-    def __init__(self, codec: Codec, num_classes: int, budget_images: int, accounting: Accounting = "bytes"):
+    def __init__(
+        self,
+        codec: Codec,
+        num_classes: int,
+        budget_images: int,
+        accounting: Accounting = "bytes",
+        reservoir: torch.Generator | None = None,
+    ):
         if budget_images < 1:
             raise ConfigError(f"buffer-size is at least 1 image a task, got {budget_images}; the paper uses 10")
         if accounting not in ("bytes", "values"):
             raise ConfigError(f"accounting is bytes or values, got {accounting!r}")
         self.codec = codec
         self.accounting = accounting
+        self.reservoir = reservoir
         self.num_classes = num_classes
         self.budget_images = budget_images
         self.label_type = smallest_type(num_classes - 1)
@@ -59,7 +71,7 @@ class EpisodicMemory:
     @property
     def raw_image_bytes(self) -> int:
         """What one whole image weighs in this account."""
-        return int(np.prod(self.codec.image_shape)) + (self.label_type.itemsize if self.accounting == "bytes" else 0)
+        return whole_image_bytes(self.codec.image_shape, self.num_classes, self.accounting)
 
     @property
     def most_pixels(self) -> int:
@@ -75,7 +87,7 @@ class EpisodicMemory:
         masks: Bool[np.ndarray, "b h w"],
         labels: Int64[np.ndarray, "b"],
     ) -> None:
-        """Remember these images, one after the other; the task's oldest make room."""
+        """Remember these images, one after the other."""
         if len(labels) and not 0 <= labels.min() <= labels.max() < self.num_classes:
             raise DataError(f"labels go from 0 to {self.num_classes - 1}; got {labels.min()} to {labels.max()}")
         for blob, label in zip(self.codec.encode(images, masks), labels.astype(self.label_type), strict=True):
@@ -86,10 +98,23 @@ class EpisodicMemory:
         if item.cost > self.budget_bytes:
             raise DataError(f"one image takes {item.cost} bytes, the whole task has {self.budget_bytes}")
         shelf = self.shelves.setdefault(task, Shelf())
-        while shelf.items and shelf.cost + item.cost > self.budget_bytes:
-            shelf.cost -= shelf.items.popleft().cost
+        shelf.offered += 1
+        full = shelf.cost + item.cost > self.budget_bytes
+        if full and self.reservoir is not None and self.draw(shelf.offered) >= len(shelf.items):
+            return  # Vitter's algorithm R: the n-th of a stream is kept with probability held / n
+        self.make_room(shelf, item.cost)
         shelf.items.append(item)
         shelf.cost += item.cost
+
+    def make_room(self, shelf: Shelf, wanted: int) -> None:
+        """Drop items, the oldest or any of them, until so much more fits."""
+        while shelf.items and shelf.cost + wanted > self.budget_bytes:
+            position = 0 if self.reservoir is None else self.draw(len(shelf.items))
+            shelf.cost -= shelf.items[position].cost
+            del shelf.items[position]
+
+    def draw(self, below: int) -> int:
+        return int(torch.randint(below, (), generator=self.reservoir))
 
     def item(self, blob: bytes, label: bytes) -> Item:
         cost = len(blob) + len(label) if self.accounting == "bytes" else self.codec.parts(blob)["colours"]
@@ -126,11 +151,22 @@ class EpisodicMemory:
         return {task: len(shelf.items) for task, shelf in self.shelves.items()}
 
     def state_dict(self) -> dict:
-        return {task: [(item.blob, item.label) for item in shelf.items] for task, shelf in self.shelves.items()}
+        return {
+            task: {"items": [(item.blob, item.label) for item in shelf.items], "offered": shelf.offered}
+            for task, shelf in self.shelves.items()
+        }
 
     def load_state_dict(self, state: dict) -> None:
-        """Under a smaller budget than the state was made with, each task keeps its newest."""
+        """Under a smaller budget than the state was made with, items make room as they always do."""
         self.shelves = {}
-        for task, pairs in state.items():
-            for blob, label in pairs:
-                self.put(task, self.item(blob, label))
+        for task, saved in state.items():
+            items = deque(self.item(blob, label) for blob, label in saved["items"])
+            shelf = Shelf(items, sum(item.cost for item in items), saved["offered"])
+            self.make_room(shelf, 0)
+            self.shelves[task] = shelf
+
+
+def whole_image_bytes(image_shape: Shape, num_classes: int, accounting: Accounting) -> int:
+    """What budgets are counted in: one raw image, with its label where everything counts."""
+    label = smallest_type(num_classes - 1).itemsize
+    return int(np.prod(image_shape)) + (label if accounting == "bytes" else 0)

@@ -35,8 +35,22 @@ class InpaintingAutoencoder(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
+        if self.residual:
+            return x + self.decoder(self.encode(x))[:, :, : x.shape[2], : x.shape[3]]
+        return painted(self.decoder, self.encode(x), x.shape[2], x.shape[3])
+
+    def encode(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
+        """What the decoder paints from; an eighth of the picture's height and width."""
         height, width = x.shape[2:]
         # strides need a multiple of eight; edges are repeated so that no dark frame is learnt
-        padded = F.pad(x, (0, -width % STRIDE, 0, -height % STRIDE), mode="replicate")
-        painted = self.decoder(self.encoder(padded))[:, :, :height, :width]
-        return x + painted if self.residual else torch.sigmoid(painted)
+        return self.encoder(F.pad(x, (0, -width % STRIDE, 0, -height % STRIDE), mode="replicate"))
+
+
+def painted(decoder: nn.Module, codes: Float[Tensor, "b d i j"], height: int, width: int) -> Float[Tensor, "b c h w"]:
+    """The pictures, in [0, 1], that a decoder makes of codes; what padding had added is cut off."""
+    return torch.sigmoid(decoder(codes)[:, :, :height, :width])
+
+
+def code_grid(height: int, width: int) -> tuple[int, int]:
+    """Height and width of a picture's code."""
+    return -(-height // STRIDE), -(-width // STRIDE)

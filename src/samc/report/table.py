@@ -10,7 +10,7 @@ COLUMNS = ("method", "ACC %", "BWT", "FWT", "bytes of memory", "images", "bytes 
 
 
 def summary(records: Mapping[str, RunRecord], title: str) -> Table:
-    """One row a run: accuracies in percent, transfers in points; beside memory stands what completes it."""
+    """One row a run: accuracies in percent, transfers in points; beside memory stands what else is kept."""
     table = Table(title=title, title_justify="left", title_style="bold")
     for name in COLUMNS:
         table.add_column(name, justify="left" if name == "method" else "right")
@@ -20,9 +20,9 @@ def summary(records: Mapping[str, RunRecord], title: str) -> Table:
             f"{100 * record.acc:.1f}",
             f"{100 * record.bwt:+.1f}",
             f"{100 * record.fwt:+.1f}",
-            f"{record.memory['bytes']:,}",
+            f"{record.memory['memory_bytes']:,}",
             str(sum(record.memory["images_per_task"])),
-            f"{sum(record.memory['beside_bytes_by_part'].values()):,}",
+            f"{record.memory['bytes'] - record.memory['memory_bytes']:,}",
             f"{record.seconds['total']:.1f}",
         )
     return table

@@ -1,0 +1,52 @@
+"""`samc models` and `samc report`: what there is to run, and what has been run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from samc.learners import LEARNERS, described
+from samc.report.comparison import HEADER, find, markdown, tables
+
+
+def models() -> None:
+    """List every method, one line each.
+
+    Examples:
+
+      samc models
+
+      samc run --model icarl --regularization 0.5
+    """
+    width = max(map(len, LEARNERS))
+    for name in LEARNERS:
+        print(f"{name:{width}}  {described(name)}")
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="where the runs are; all folders below it are searched")],
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown instead of a drawn table")] = False,
+) -> None:
+    """Compare runs: a row for each method, mean and deviation over its seeds.
+
+    Runs on different terms (stream, classes, images, budget, epochs) are never put into one table.
+
+    Examples:
+
+      samc report runs
+
+      samc report results/split-synthetic --markdown
+    """
+    console = Console()
+    for title, rows in tables(find(folder)).items():
+        if as_markdown:
+            print(f"{title}\n\n{markdown(rows)}\n")
+            continue
+        table = Table(title=title, title_justify="left", title_style="bold")
+        for name in HEADER:
+            table.add_column(name, justify="left" if name == "method" else "right")
+        for row in rows:
+            table.add_row(*row.cells())
+        console.print(table)

@@ -1,0 +1,107 @@
+"""Distillation: a frozen copy of the network as it was, and the loss of answering otherwise than it does."""
+
+import copy
+import math
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from samc.errors import ConfigError
+from samc.gradients import Batch, flat_gradient
+from samc.learners.base import NetworkLearner
+from samc.models import ReducedResNet18
+
+
+def distillation_loss(
+    logits: Float[Tensor, "b k"], wanted: Float[Tensor, "b k"], temperature: float
+) -> Float[Tensor, ""]:
+    """Cross-entropy between two softened answers, −Σ p' log p̂' with p' = softmax(logits / T); mean over images."""
+    return F.cross_entropy(logits / temperature, F.softmax(wanted / temperature, dim=1))
+
+
+class Teacher:
+    """The network as it was when the current task began, and which tasks it knew; nothing before there is a past."""
+
+    def __init__(self) -> None:
+        self.network: ReducedResNet18 | None = None
+        self.tasks: list[int] = []
+
+    def follow(self, model: ReducedResNet18, learnt: int) -> None:
+        """Become a copy of the model, which has just learnt a task."""
+        self.network = borrowed(model)
+        self.tasks = [*(task for task in self.tasks if task != learnt), learnt]
+
+    def gradient(
+        self, model: ReducedResNet18, batch: Batch, others: list[Batch], weight: float, temperature: float
+    ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+        """Of the batch's cross-entropy and, for every old task's head, distillation on all images; and that loss."""
+        model.train()
+        x = torch.cat([batch.x, *(other.x for other in others)])
+        features = model.features(x)
+        now = features[: len(batch.y)]
+        loss = F.cross_entropy(model.head(now, batch.task), model.local(batch.y, batch.task))
+        old = [task for task in self.tasks if task != batch.task]
+        if self.network is not None and old:
+            with torch.no_grad():
+                known = self.network.features(x)
+            terms = [
+                distillation_loss(model.head(features, task), self.network.head(known, task), temperature)
+                for task in old
+            ]
+            loss = loss + weight * torch.stack(terms).sum()
+        return flat_gradient(model, loss)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(t.nbytes for t in self.network.state_dict().values() if isinstance(t, Tensor)) if self.network else 0
+
+    def state_dict(self) -> dict[str, Any]:
+        network = copy.deepcopy(self.network.state_dict()) if self.network else None
+        return {"network": network, "tasks": list(self.tasks)}
+
+    def load_state_dict(self, state: dict[str, Any], like: ReducedResNet18) -> None:
+        self.network, self.tasks = None, []
+        if state["network"] is not None:
+            self.network = borrowed(like)
+            self.network.load_state_dict(state["network"])
+            self.tasks = list(state["tasks"])
+
+
+def borrowed(model: ReducedResNet18) -> ReducedResNet18:
+    """A frozen copy that normalises by the images it is shown, as the network that it teaches does.
+
+    With the old tasks' running statistics instead, its answers to the new task's images are far off, and learning
+    from them is worse than learning from none: docs/methods.md has the figures.
+    """
+    return copy.deepcopy(model).train().requires_grad_(False)
+
+
+class DistillingLearner(NetworkLearner):
+    """Keeps the network as it was before the current task, to be taught by it."""
+
+    def __init__(
+        self, num_classes: int, image_shape: tuple[int, int, int], *, regularization: float = 1.0, **others: Any
+    ):
+        super().__init__(num_classes, image_shape, **others)
+        if not 0 <= regularization < math.inf:
+            raise ConfigError(f"regularization is at least 0, got {regularization}; 1 is a good start")
+        self.regularization = regularization
+        self.teacher = Teacher()
+
+    def start(self, task: int) -> None:
+        if self.current_task not in (None, task):
+            self.teacher.follow(self.model, self.current_task)
+        super().start(task)
+
+    def beside_parts(self) -> dict[str, int]:
+        return {"old network": self.teacher.nbytes}
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"teacher": self.teacher.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.teacher.load_state_dict(state["teacher"], self.model)

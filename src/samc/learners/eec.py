@@ -1,0 +1,150 @@
+"""EEC (Ayub and Wagner 2021): images are kept as encodings or centroids of them, and painted anew to be replayed."""
+
+import copy
+import math
+from collections import Counter
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from samc.errors import ConfigError
+from samc.gradients import Batch, gradient
+from samc.learners.base import EVALUATION_BATCH
+from samc.learners.rehearsal import ReplayLearner
+from samc.memory.buffer import Accounting, whole_image_bytes
+from samc.memory.episodes import Episodes, keep
+from samc.models import InpaintingAutoencoder
+from samc.models.autoencoder import code_grid, painted
+from samc.saliency import eval_mode
+from samc.streams.base import Task, generator
+
+PSEUDO_IMAGES = 100
+# painted of each past task when a new one begins, to draw from
+ENCODER_BATCH = 10
+
+
+class EEC(ReplayLearner):
+    """θ ← θ − α·∇ mean of w·loss over B and as many pseudo-images of past tasks; w = exp(−γ·age), and 1 on B.
+
+    Each task has an autoencoder of its own, whose decoder is kept. γ is how much accuracy is lost by painting anew.
+    """
+
+    settings = (*ReplayLearner.settings, "buffer_size", "accounting", "encoder_steps", "encoder_lr", "content_weight")
+
+    def __init__(
+        self,
+        num_classes: int,
+        image_shape: tuple[int, int, int],
+        *,
+        budget_images: int = 10,
+        accounting: Accounting = "bytes",
+        encoder_steps: int = 200,
+        encoder_lr: float = 0.003,
+        content_weight: float = 0.1,
+        **network: Any,
+    ):
+        super().__init__(num_classes, image_shape, **network)
+        if budget_images < 1 or encoder_steps < 1 or not 0 < encoder_lr < math.inf or not 0 <= content_weight <= 1:
+            found = f"{budget_images}, {encoder_steps}, {encoder_lr} and {content_weight}"
+            needed = "buffer-size and encoder-steps are at least 1, encoder-lr above 0, content-weight in [0, 1]"
+            raise ConfigError(f"{needed}; got {found}")
+        self.budget_images, self.accounting = budget_images, accounting
+        self.budget_bytes = budget_images * whole_image_bytes(image_shape, num_classes, accounting)
+        self.encoder_steps, self.encoder_lr, self.content_weight = encoder_steps, encoder_lr, content_weight
+        self.episodes: dict[int, Episodes] = {}
+        self.decoders: dict[int, nn.Module] = {}
+        self.decay: dict[int, float] = {}
+
+    def recall(self) -> list[Batch]:
+        """Pseudo-images of every other task; drawn by what task it is, so that a state can be taken up anywhere."""
+        with self.clock("painting"):
+            others = [task for task in self.episodes if task != self.current_task]
+            return [self.paint(task, generator(self.seed, task, self.current_task or 0)) for task in others]
+
+    def replay_rule(self, batch: Batch, memories: list[Batch]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+        drawn = self.sample(memories, len(batch.y))
+        ages = {memory.task: age for age, memory in enumerate(reversed(memories), start=1)}
+        weights = [math.exp(-self.decay[past.task] * ages[past.task]) for past in drawn]
+        with self.clock("current gradient"):
+            return gradient(self.model, [batch, *drawn], [1.0, *weights])
+
+    @torch.no_grad()
+    def paint(self, task: int, random: torch.Generator) -> Batch:
+        codes, labels = self.episodes[task].draw(PSEUDO_IMAGES, random)
+        size = self.image_shape[1:]
+        images = painted(self.decoders[task], codes.view(len(codes), -1, *code_grid(*size)).to(self.device), *size)
+        return Batch(images.contiguous(memory_format=torch.channels_last), labels.to(self.device), task)
+
+    def end_task(self, task: Task) -> None:
+        """Learn to encode this task's images, keep what fits, and see how well the classifier knows it again."""
+        super().end_task(task)
+        with self.clock("autoencoder"):
+            autoencoder = self.trained_autoencoder(task)
+        with self.clock("encoding"), torch.no_grad():
+            parts = task.x.split(EVALUATION_BATCH)
+            codes = torch.cat([autoencoder.encode(self.admit_images(part)).flatten(1).cpu() for part in parts])
+            random = generator(self.seed, task.id)
+            self.episodes[task.id] = keep(codes, task.y, self.model.num_classes, self.budget_bytes, random)
+            self.decoders[task.id] = autoencoder.decoder.requires_grad_(False)
+        anew = self.paint(task.id, random)
+        seen = float((self.predict(task.x, task.id) == task.y).float().mean())
+        known = float((self.predict(anew.x, task.id) == anew.y).float().mean())
+        self.decay[task.id] = max(0.0, 1 - known / seen) if seen else 0.0
+
+    def trained_autoencoder(self, task: Task) -> InpaintingAutoencoder:
+        """Adam on (1 − λ)·‖x̂ − x‖² + λ·‖f(x̂) − f(x)‖²: alike in its pixels, and in the classifier's features f."""
+        autoencoder = InpaintingAutoencoder(self.image_shape[0], seed=self.seed).to(self.device)
+        parameters = list(autoencoder.parameters())
+        optimizer = torch.optim.Adam(parameters, self.encoder_lr)
+        with eval_mode(self.model):
+            for rows in torch.randint(len(task.x), (self.encoder_steps, ENCODER_BATCH), generator=self.random):
+                x = self.admit_images(task.x[rows])
+                anew = autoencoder(x)
+                loss = (1 - self.content_weight) * F.mse_loss(anew, x)
+                if self.content_weight:
+                    with torch.no_grad():
+                        wanted = self.model.features(x)
+                    loss = loss + self.content_weight * F.mse_loss(self.model.features(anew), wanted)
+                for parameter, slope in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+                    parameter.grad = slope
+                optimizer.step()
+        return autoencoder.eval()
+
+    def memory_parts(self) -> dict[str, int]:
+        parts: Counter[str] = Counter()
+        for episodes in self.episodes.values():
+            parts.update(episodes.nbytes_by_part)
+        return dict(parts)
+
+    def beside_parts(self) -> dict[str, int]:
+        tensors = [tensor for decoder in self.decoders.values() for tensor in decoder.state_dict().values()]
+        return {"decoders": sum(tensor.nbytes for tensor in tensors)}
+
+    def memory_report(self) -> dict[str, Any]:
+        return super().memory_report() | {
+            "budget_images": self.budget_images,
+            "budget_bytes": self.budget_bytes,
+            "images_per_task": [len(self.episodes[task].codes) for task in sorted(self.episodes)],
+            "accounting": self.accounting,
+            "decay": {str(task): decay for task, decay in self.decay.items()},
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {
+            "episodes": {task: episodes.state_dict() for task, episodes in self.episodes.items()},
+            "decoders": {task: copy.deepcopy(decoder.state_dict()) for task, decoder in self.decoders.items()},
+            "decay": dict(self.decay),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.episodes = {task: Episodes.of(saved) for task, saved in state["episodes"].items()}
+        self.decay = dict(state["decay"])
+        self.decoders = {}
+        for task, saved in state["decoders"].items():
+            decoder = InpaintingAutoencoder(self.image_shape[0]).decoder.to(self.device).requires_grad_(False)
+            decoder.load_state_dict(saved)
+            self.decoders[task] = decoder

@@ -1,0 +1,17 @@
+"""ER (Chaudhry et al. 2019): each batch is learnt together with as many images from a reservoir of the past."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from samc.gradients import Batch, gradient
+from samc.learners.rehearsal import RehearsalLearner
+
+
+class ER(RehearsalLearner):
+    """θ ← θ − α·∇ mean loss over B ∪ B_M, with B_M drawn uniformly from the memories of past tasks."""
+
+    fair_sample = True
+
+    def replay_rule(self, batch: Batch, memories: list[Batch]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+        with self.clock("current gradient"):
+            return gradient(self.model, [batch, *self.sample(memories, len(batch.y))])

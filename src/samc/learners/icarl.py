@@ -1,0 +1,81 @@
+"""iCaRL (Rebuffi et al. 2017): herded exemplars, distillation, and the nearest mean of exemplars as classifier."""
+
+import math
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+from torch.nn import functional as F
+
+from samc.gradients import Batch
+from samc.learners.base import EVALUATION_BATCH, StepStats
+from samc.learners.distillation import DistillingLearner
+from samc.learners.rehearsal import RehearsalLearner
+from samc.saliency import eval_mode
+from samc.streams.base import Task
+
+
+def herd(features: Float[Tensor, "n d"], count: int) -> Int64[Tensor, "m"]:
+    """Which of these points to keep, best first: each brings the mean of those chosen nearest to the mean of all."""
+    mean, total = features.mean(0), torch.zeros_like(features[0])
+    taken = torch.zeros(len(features), dtype=torch.bool, device=features.device)
+    order = []
+    for number in range(1, min(count, len(features)) + 1):
+        distances = (mean - (features + total) / number).norm(dim=1)
+        best = distances.masked_fill(taken, math.inf).argmin()
+        taken[best] = True
+        total = total + features[best]
+        order.append(best)
+    return torch.stack(order) if order else torch.zeros(0, dtype=torch.int64, device=features.device)
+
+
+def nearness(features: Float[Tensor, "b d"], means: Float[Tensor, "k d"]) -> Float[Tensor, "b k"]:
+    """How near each point is to each mean: minus the distance."""
+    return -torch.cdist(features, means, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+class ICaRL(DistillingLearner, RehearsalLearner):
+    """θ ← θ − α·∇(cross-entropy on B + λ·Σ_{k<t} distillation of head k on B and on as many exemplars).
+
+    An image belongs to the class, of its task's, whose exemplars' mean feature vector is nearest to its own; until
+    a task's end, when exemplars are chosen, its head answers.
+    """
+
+    settings = (*RehearsalLearner.settings, "regularization")
+
+    def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
+        x, y = self.admit(x, y, task)
+        exemplars = self.sample(self.past(), len(y))
+        with self.clock("current gradient"):
+            batch = Batch(x, y, task)
+            g, loss = self.teacher.gradient(self.model, batch, exemplars, self.regularization, temperature=1.0)
+            self.step(g)
+        return StepStats(loss)
+
+    def end_task(self, task: Task) -> None:
+        """Herd each class and offer its images to the memory, the best last: they push the others out."""
+        super().end_task(task)
+        with self.clock("herding"):
+            features = torch.cat([self.embedded(self.admit_images(part)) for part in task.x.split(EVALUATION_BATCH)])
+            ranked = [(task.y == label).nonzero()[:, 0] for label in sorted(set(task.y.tolist()))]
+            ranked = [rows[herd(features[rows.to(self.device)], len(rows)).cpu()] for rows in ranked]
+            # one exemplar of each class in turn, so that a budget that classes do not divide is used up
+            order = [int(rows[rank]) for rank in range(max(map(len, ranked))) for rows in ranked if rank < len(rows)]
+            rows = torch.tensor(order[::-1])
+        self.memory.shelves.pop(task.id, None)  # a task that comes back is chosen anew
+        self.remember(Batch(*self.admit(task.x[rows], task.y[rows], task.id), task.id))
+
+    def scores(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
+        if task not in self.memory.tasks:
+            return super().scores(x, task)
+        images, masks, labels = self.memory.recall(task)
+        features, y = self.embedded(self.complete(images, masks)), torch.from_numpy(labels).to(self.device)
+        means = torch.stack([features[y == label].mean(0) for label in self.model.task_classes[task]])
+        # a class without an exemplar has no mean, and nothing is near to it
+        return nearness(self.embedded(x), F.normalize(means)).nan_to_num(nan=-math.inf)
+
+    @torch.no_grad()
+    def embedded(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d"]:
+        """Pooled features, scaled to length one."""
+        with eval_mode(self.model):
+            return F.normalize(self.model.features(x).mean((2, 3)))

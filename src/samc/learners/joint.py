@@ -1,0 +1,55 @@
+"""Joint: every image is kept and all tasks are learnt at once. The ceiling that a limited memory is measured by."""
+
+from typing import Any
+
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from samc.gradients import Batch, gradient
+from samc.learners.base import NetworkLearner, StepStats
+from samc.memory.codec import smallest_type
+
+
+class Joint(NetworkLearner):
+    """θ ← θ − α·∇ mean loss over the batch and as many images of every task before it."""
+
+    def __init__(self, num_classes: int, image_shape: tuple[int, int, int], **network: Any):
+        super().__init__(num_classes, image_shape, **network)
+        self.images: dict[int, list[UInt8[Tensor, "c h w"]]] = {}
+        self.labels: dict[int, list[int]] = {}
+
+    def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
+        x, y = self.admit(x, y, task)
+        with self.clock("current gradient"):
+            past = [self.draw(other, len(y)) for other in self.images if other != task]
+            g, loss = gradient(self.model, [Batch(x, y, task), *past])
+            self.step(g)
+        self.images.setdefault(task, []).extend((x * 255).round().to(torch.uint8).cpu())
+        self.labels.setdefault(task, []).extend(y.tolist())
+        return StepStats(loss)
+
+    def draw(self, task: int, count: int) -> Batch:
+        """Some of a task's images, at random."""
+        rows = torch.randperm(len(self.labels[task]), generator=self.random)[:count].tolist()
+        x = torch.stack([self.images[task][row] for row in rows])
+        y = torch.tensor([self.labels[task][row] for row in rows])
+        return Batch(self.admit_images(x.to(memory_format=torch.channels_last)), y.to(self.device), task)
+
+    def beside_parts(self) -> dict[str, int]:
+        """All of it: the budget is for those who choose."""
+        images = [image for images in self.images.values() for image in images]
+        label_bytes = smallest_type(self.model.num_classes - 1).itemsize
+        return {"images": sum(image.nbytes for image in images), "labels": label_bytes * len(images)}
+
+    def memory_report(self) -> dict[str, Any]:
+        return super().memory_report() | {"images_per_task": [len(self.labels[task]) for task in sorted(self.labels)]}
+
+    def state_dict(self) -> dict[str, Any]:
+        images = {task: torch.stack(images) for task, images in self.images.items()}
+        return super().state_dict() | {"images": images, "labels": {k: list(v) for k, v in self.labels.items()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.images = {task: list(images) for task, images in state["images"].items()}
+        self.labels = {task: list(labels) for task, labels in state["labels"].items()}

@@ -1,0 +1,445 @@
+"""The rivals, each against an answer that is known: by hand, by an independent loop, or by its own definition."""
+
+import copy
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import samc.learners.gem
+from samc.errors import ConfigError
+from samc.gradients import Batch, flat_gradient, gradient
+from samc.learners import LEARNERS
+from samc.learners.distillation import distillation_loss
+from samc.learners.ebm import contrastive_loss, other_labels
+from samc.learners.ewc import fisher
+from samc.learners.icarl import herd, nearness
+from samc.memory.episodes import clusters, keep
+from samc.models import EnergyNetwork
+from samc.projection import project
+from test_learners import SHAPE, TASKS, learner, parameters
+from toys import coloured_squares, random_batch
+
+
+class TwoParameters(nn.Module):
+    """Logits (a·s, b·s), where s is the one pixel of an image."""
+
+    def __init__(self, a: float, b: float):
+        super().__init__()
+        self.weights = nn.Parameter(torch.tensor([a, b]))
+
+    def forward(self, x, task):
+        return x[:, 0, 0] * self.weights
+
+
+def test_fisher_of_two_parameters_by_hand():
+    model, pixels = TwoParameters(0.3, -0.5), torch.tensor([1.0, 2.0, -1.0])
+    found = fisher(model, pixels.view(3, 1, 1, 1), 0)
+    # d log p(c)/d weight_i = s·(1{c = i} − p_i), so that the expectation over c of its square is s²·p_i·(1 − p_i)
+    chances = [1 / (1 + math.exp(-s * 0.8)) for s in pixels.tolist()]
+    expected = sum(s * s * p * (1 - p) for s, p in zip(pixels.tolist(), chances, strict=True)) / 3
+    torch.testing.assert_close(found, torch.full((2,), expected))
+
+
+def test_fisher_of_the_network_equals_a_loop_over_images_and_classes():
+    each = learner("ewc", lr=0.05)
+    for step in range(3):
+        each.observe(*random_batch(8, SHAPE, seed=step), 0)
+    x = random_batch(11, SHAPE, seed=9)[0].float() / 255
+    found = fisher(each.model, x, 0)
+    assert each.model.training
+    each.model.eval()
+    total = torch.zeros_like(found)
+    for image in x:
+        for number in range(2):
+            chance = each.model(image[None], 0)[0].log_softmax(0)[number]
+            total += chance.exp().detach() * flat_gradient(each.model, chance)[0].square()
+    torch.testing.assert_close(found, total / len(x), rtol=1e-4, atol=1e-9)
+
+
+def test_ewcs_penalty_by_hand():
+    """Two tasks hold two parameters; the pull is the slope of Σ F·(θ − θ_k)²/2, and the step ends in balance."""
+    each = learner("ewc", lr=0.5, regularization=4.0)
+    each.model = TwoParameters(1.0, 2.0)
+    each.kept = {0: (torch.tensor([1.0, 0.0]), torch.tensor([0.0, 7.0])), 1: (torch.tensor([0.5, 2.0]), torch.zeros(2))}
+    each.add_up()
+    assert each.pull().tolist() == [1.0 * 1.0 + 0.5 * 1.0, 2.0 * 2.0]
+    held = each.held_back(torch.tensor([3.0, -1.0]))
+    each.step(held)
+    first, second = each.model.weights.tolist()
+    # implicit: (θ' − θ)/α = −g − λ·Σ F_k·(θ' − θ_k), solved for θ' by hand
+    assert first == pytest.approx((1.0 - 0.5 * 3.0) / (1 + 0.5 * 4 * 1.5))
+    assert second == pytest.approx((2.0 + 0.5 * 1.0) / (1 + 0.5 * 4 * 2.0))
+
+
+def test_ewc_with_a_small_penalty_is_the_plain_gradient_of_loss_and_penalty():
+    each = learner("ewc", lr=1e-4, regularization=0.1, fisher_images=6)
+    stream = coloured_squares(per_class=5)
+    each.observe(stream.tasks[0].x, stream.tasks[0].y, 0)
+    each.end_task(stream.tasks[0])
+    for step in range(3):
+        each.observe(*random_batch(6, SHAPE, TASKS[1], seed=step), 1)
+    (importance, anchor), g = each.kept[0], torch.zeros_like(each.importance)
+    point = torch.cat([p.flatten() for p in each.model.parameters()]).detach().requires_grad_()
+    (slope,) = torch.autograd.grad(0.05 * (importance * (point - anchor).square()).sum(), point)
+    torch.testing.assert_close(each.held_back(g), slope, rtol=1e-3, atol=1e-9)
+    assert slope.abs().max() > 0
+
+
+def test_distillation_loss_by_hand():
+    logits, wanted = torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 4.0]])
+    # at temperature 2 the answers are softmax(1, 0) and softmax(0, 2)
+    right, asked = 1 / (1 + math.exp(-1)), 1 / (1 + math.exp(2))
+    expected = -asked * math.log(right) - (1 - asked) * math.log(1 - right)
+    assert float(distillation_loss(logits, wanted, 2.0)) == pytest.approx(expected, rel=1e-6)
+    same = distillation_loss(wanted, wanted, 2.0)
+    assert float(same) == pytest.approx(-asked * math.log(asked) - (1 - asked) * math.log(1 - asked), rel=1e-6)
+
+
+def test_lwfs_step_is_the_gradient_of_cross_entropy_and_of_every_old_heads_distillation():
+    each = learner("lwf", lr=0.05, regularization=0.7, temperature=3.0)
+    for task in range(2):
+        each.observe(*random_batch(8, SHAPE, TASKS[task], seed=task), task)
+    x, y = random_batch(8, SHAPE, TASKS[2], seed=5)
+    old, images = copy.deepcopy(each.model), x.float() / 255
+    loss = F.cross_entropy(old(images, 2), y - 4)
+    with torch.no_grad():
+        wanted = [old(images, task) for task in (0, 1)]
+    student = copy.deepcopy(old)
+    loss = F.cross_entropy(student(images, 2), y - 4)
+    for task in (0, 1):
+        soft = (wanted[task] / 3).softmax(1)
+        loss = loss - 0.7 * (soft * (student(images, task) / 3).log_softmax(1)).sum(1).mean()
+    expected = parameters(each) - 0.05 * torch.cat(
+        [s.flatten() for s in torch.autograd.grad(loss, [*student.parameters()])]
+    )
+    stats = each.observe(x, y, 2)
+    torch.testing.assert_close(parameters(each), expected, atol=1e-6, rtol=1e-5)
+    assert float(stats.loss) == pytest.approx(float(loss.detach()), rel=1e-5)
+
+
+def test_a_teacher_stays_as_it_was_and_is_weighed():
+    each = learner("lwf")
+    assert each.memory_report()["bytes"] == 0
+    each.observe(*random_batch(4, SHAPE), 0)
+    before = parameters(each)
+    for step in range(3):
+        each.observe(*random_batch(4, SHAPE, TASKS[1], seed=step), 1)
+    teacher = torch.cat([p.flatten() for p in each.teacher.network.parameters()])
+    assert torch.equal(teacher, before)
+    assert each.memory_report()["bytes_by_part"]["old network"] > 4 * len(before)
+    assert each.teacher.tasks == [0]
+
+
+def test_herding_order_in_the_plane():
+    points = torch.tensor([[0.0, 0.0], [4.0, -1.0], [2.0, 1.0], [2.0, 5.0]])
+    # the mean is (2, 1.25). (2, 1) is nearest to it; with it (0, 0) gives (1, 0.5), 1.25 away, the others 1.6 and 1.75;
+    # then (2, 5) gives (1.33, 2), 1.00 away, and (4, -1) gives (2, 0), 1.25 away
+    assert herd(points, 4).tolist() == [2, 0, 3, 1]
+    assert herd(points, 2).tolist() == [2, 0]
+    assert herd(points, 0).tolist() == []
+
+
+def test_herding_equals_trying_every_point():
+    points = torch.randn(12, 3, generator=torch.Generator().manual_seed(0)).double().float()
+    chosen: list[int] = []
+    for _ in range(6):
+        left = [i for i in range(12) if i not in chosen]
+        gaps = [float((points.mean(0) - points[[*chosen, i]].mean(0)).norm()) for i in left]
+        chosen.append(left[int(np.argmin(gaps))])
+    assert herd(points, 6).tolist() == chosen
+
+
+def test_nearest_mean_in_the_plane():
+    means = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    found = nearness(torch.tensor([[0.1, 0.9], [5.0, 4.0], [0.0, -1.0]]), means)
+    assert found.argmax(1).tolist() == [0, 1, 1]
+    assert found[0, 0] == pytest.approx(-math.hypot(0.1, 0.1))
+
+
+def test_icarl_answers_by_its_exemplars_once_it_has_chosen_them():
+    stream = coloured_squares(per_class=20)
+    each = LEARNERS["icarl"](6, SHAPE, lr=0.03, budget_images=5)
+    task = stream.tasks[0]
+    for x, y in task.batches(10):
+        each.observe(x, y, 0)
+    assert each.memory_report()["images_per_task"] == []
+    each.end_task(task)
+    report = each.memory_report()
+    assert report["images_per_task"] == [5]
+    assert report["memory_bytes"] <= report["budget_bytes"]
+    images, _, labels = each.memory.recall(0)
+    assert sorted(np.bincount(labels).tolist()) == [2, 3]  # shared by the classes, and nothing left over
+    features = each.embedded(torch.from_numpy(images).float() / 255)
+    means = F.normalize(torch.stack([features[torch.from_numpy(labels) == c].mean(0) for c in (0, 1)]))
+    gaps = torch.cdist(each.embedded(task.test_x.float() / 255), means)
+    assert torch.equal(each.predict(task.test_x, 0), gaps.argmin(1))
+    for label in (0, 1):  # the best of each class are those that herding chose first
+        rows = (task.y == label).nonzero()[:, 0]
+        best = rows[herd(each.embedded(task.x[rows].float() / 255), int((labels == label).sum()))]
+        kept = {image.tobytes() for image, mine in zip(images, labels, strict=True) if mine == label}
+        assert {task.x[row].contiguous().numpy().tobytes() for row in best} == kept
+
+
+def test_agem_is_gem_with_one_constraint_and_no_margin(monkeypatch):
+    """One past task whose whole memory is the sample: the same reference gradient, the same half-space."""
+    monkeypatch.setattr(samc.learners.gem, "project", partial(project, ridge=0.0))  # GEM's ridge is not A-GEM's
+    agem, gem = learner("agem", lr=0.05), learner("gem", lr=0.05, memory_strength=0.0)
+    for task, steps in ((0, 3), (1, 12)):
+        for step in range(steps):
+            x, y = random_batch(10, SHAPE, TASKS[task], seed=10 * task + step)
+            agem.observe(x, y, task)
+            gem.observe(x, y, task)
+    torch.testing.assert_close(parameters(agem), parameters(gem), atol=1e-6, rtol=0)
+
+
+def test_agems_projection_is_its_papers_formula():
+    each = learner("agem", lr=0.05)
+    for step in range(3):
+        each.observe(*random_batch(10, SHAPE, seed=step), 0)
+    met = 0
+    for step in range(8):
+        x, y = random_batch(10, SHAPE, TASKS[1], seed=20 + step)
+        each.admit(x, y, 1)
+        twin = copy.deepcopy(each.model)
+        (memory,) = each.past()
+        reference, _ = gradient(twin, [memory])
+        g, _ = gradient(twin, [Batch(x.float() / 255, y, 1)])
+        overlap = float(g.double() @ reference.double())
+        met += overlap < 0
+        expected = g - min(0.0, overlap / float(reference.double() @ reference.double())) * reference
+        before = parameters(each)
+        each.observe(x, y, 1)
+        torch.testing.assert_close(parameters(each), before - 0.05 * expected, atol=1e-5, rtol=1e-4)
+    assert met
+
+
+def test_er_learns_the_batch_and_as_many_remembered_images_in_one_step():
+    each = learner("er", lr=0.05)
+    for step in range(3):
+        each.observe(*random_batch(10, SHAPE, seed=step), 0)
+    x, y = random_batch(6, SHAPE, TASKS[1], seed=9)
+    each.admit(x, y, 1)
+    twin, random = copy.deepcopy(each.model), copy.deepcopy(each.random.get_state())
+    drawn = each.sample(each.past(), 6)
+    assert [len(part.y) for part in drawn] == [6]
+    each.random.set_state(random)
+    logits = twin.head(twin.features(torch.cat([x.float() / 255, drawn[0].x])), 0)
+    assert logits.shape == (12, 2)
+    g, _ = gradient(copy.deepcopy(each.model), [Batch(x.float() / 255, y, 1), *drawn])
+    before = parameters(each)
+    each.observe(x, y, 1)
+    torch.testing.assert_close(parameters(each), before - 0.05 * g, atol=1e-6, rtol=0)
+
+
+def test_mer_with_one_batch_and_gamma_one_is_plain_sgd_on_batch_and_memory():
+    mer, er = learner("mer", lr=0.05, meta_lr=1.0), learner("er", lr=0.05)
+    for task in range(3):
+        for step in range(3):
+            x, y = random_batch(6, SHAPE, TASKS[task], seed=10 * task + step)
+            mer.observe(x, y, task)
+            er.observe(x, y, task)
+    assert torch.equal(parameters(mer), parameters(er))
+
+
+def test_mers_update_equals_the_sequence_by_hand():
+    each = learner("mer", lr=0.1, meta_lr=0.3, within_meta_lr=0.6, meta_batches=2, inner_steps=3)
+    for step in range(2):
+        each.observe(*random_batch(6, SHAPE, seed=step), 0)
+    x, y = random_batch(6, SHAPE, TASKS[1], seed=7)
+    each.admit(x, y, 1)
+    twin = copy.deepcopy(each)
+    net = twin.model
+    point = start = [p.detach().clone() for p in net.parameters()]
+    for _ in range(2):
+        whole = [Batch(x.float() / 255, y, 1), *twin.sample(twin.past(), 6)]
+        images, labels = torch.cat([b.x for b in whole]), torch.cat([b.y for b in whole])
+        order = torch.randperm(12, generator=twin.random)
+        for rows in (part.sort().values for part in order.chunk(3)):
+            net.train()
+            features, losses = net.features(images[rows]), []
+            for place, row in enumerate(rows.tolist()):
+                task = 1 if row < 6 else 0
+                logits = net.head(features[place : place + 1], task)
+                losses.append(F.cross_entropy(logits, labels[row : row + 1] - 2 * task))
+            slopes = torch.autograd.grad(torch.stack(losses).mean(), [*net.parameters()])
+            for parameter, slope in zip(net.parameters(), slopes, strict=True):
+                parameter.data -= 0.1 * slope
+        point = [a + 0.6 * (p.detach() - a) for a, p in zip(point, net.parameters(), strict=True)]
+        for parameter, value in zip(net.parameters(), point, strict=True):
+            parameter.data.copy_(value)
+    expected = torch.cat([(a + 0.3 * (b - a)).flatten() for a, b in zip(start, point, strict=True)])
+    each.observe(x, y, 1)
+    torch.testing.assert_close(parameters(each), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_ebms_loss_by_hand():
+    energies = torch.tensor([[1.0, 3.0, 0.0]])
+    loss = contrastive_loss(energies, torch.tensor([0]), torch.tensor([2]))
+    assert float(loss) == pytest.approx(1.0 + math.log(math.exp(-1.0) + math.exp(0.0)), rel=1e-6)
+    alone = contrastive_loss(energies, torch.tensor([1]), torch.tensor([1]))
+    assert float(alone) == pytest.approx(math.log(2), rel=1e-6)
+
+
+def test_ebms_gradient_by_finite_differences():
+    model = EnergyNetwork(4, seed=3).double()
+    model.assign(0, (0, 1, 3))
+    x = random_batch(5, SHAPE)[0].double() / 255
+    right, wrong = torch.tensor([0, 1, 2, 2, 0]), torch.tensor([1, 0, 0, 1, 2])
+
+    def loss():
+        pooled = model.features(x).mean((2, 3))
+        gates = model.embedding.weight[[0, 1, 3]].softmax(1) * 160
+        energies = -(pooled[:, None] * gates[None]) @ model.linear.weight[0] - model.linear.bias
+        return contrastive_loss(energies, right, wrong)
+
+    model.eval()  # no ReLU is crossed and no statistic moves between two evaluations
+    g, value = flat_gradient(model, loss())
+    assert float(value) == pytest.approx(float(contrastive_loss(-model(x, 0), right, wrong).detach()))
+    random = torch.Generator().manual_seed(1)
+    for _ in range(5):
+        direction = [torch.randn(p.shape, generator=random, dtype=torch.float64) for p in model.parameters()]
+        ends = []
+        for sign in (1, -2):
+            for parameter, d in zip(model.parameters(), direction, strict=True):
+                parameter.data += sign * 1e-8 * d
+            ends.append(float(loss().detach()))
+        for parameter, d in zip(model.parameters(), direction, strict=True):
+            parameter.data += 1e-8 * d
+        slope = float(g @ torch.cat([d.flatten() for d in direction]))
+        assert slope == pytest.approx((ends[0] - ends[1]) / 2e-8, rel=1e-5)
+
+
+def test_ebm_contrasts_with_the_batchs_own_classes_only():
+    random = torch.Generator().manual_seed(0)
+    y = torch.tensor([4, 4, 7, 9])
+    drawn = torch.stack([other_labels(y, random) for _ in range(300)])
+    assert [sorted(set(column.tolist())) for column in drawn.T] == [[7, 9], [7, 9], [4, 9], [4, 7]]
+    assert 100 < int((drawn[:, 0] == 7).sum()) < 200
+    assert other_labels(torch.tensor([3, 3]), random).tolist() == [3, 3]
+
+
+def test_ebm_leaves_classes_alone_that_are_not_in_the_batch():
+    each = LEARNERS["ebm"](8, SHAPE, task_classes=((0, 1, 2),), lr=0.1)
+    before = each.model.embedding.weight.detach().clone()
+    each.observe(*random_batch(8, SHAPE, (0, 2)), 0)
+    moved = (each.model.embedding.weight != before).any(1).tolist()
+    assert moved == [True, False, True, False, False, False, False, False]
+
+
+def test_eecs_store_stays_in_its_budget_and_its_pseudo_images_carry_the_right_labels():
+    stream = coloured_squares(per_class=40)
+    each = LEARNERS["eec"](6, SHAPE, lr=0.03, budget_images=2, encoder_steps=150)
+    for task in stream:
+        for x, y in task.batches(10):
+            each.observe(x, y, task.id)
+        each.end_task(task)
+        report = each.memory_report()
+        assert report["memory_bytes"] <= report["budget_bytes"] * (task.id + 1)
+        assert sum(each.episodes[task.id].nbytes_by_part.values()) <= report["budget_bytes"] == 2 * 433
+        painted = each.paint(task.id, torch.Generator().manual_seed(0))
+        assert set(painted.y.tolist()) == set(task.classes)
+        left, right = painted.x[..., 3:-3, :6].mean((1, 2, 3)), painted.x[..., 3:-3, 6:].mean((1, 2, 3))
+        assert ((left > right) == (painted.y % 2 == 0)).float().mean() > 0.95  # a bright patch where the label says
+        assert painted.x.mean((0, 2, 3)).argmax() == task.id  # and in the task's own colour
+    assert report["bytes_by_part"]["decoders"] == sum(
+        p.nbytes for d in each.decoders.values() for p in d.state_dict().values()
+    )
+    assert all(0 <= decay <= 1 for decay in each.decay.values())
+
+
+def test_encodings_are_kept_whole_where_they_fit():
+    codes, labels = torch.randn(6, 5), torch.tensor([0, 1, 0, 1, 1, 0])
+    random = torch.Generator().manual_seed(0)
+    kept = keep(codes, labels, 10, 6 * 6 + 8, random)
+    assert kept.nbytes_by_part == {"encodings": 30, "spreads": 0, "counts": 0, "labels": 6, "scales": 8}
+    step = float(kept.scale[1])
+    drawn, names = kept.draw(50, random)
+    gaps = torch.cdist(drawn, codes, p=math.inf)
+    assert float(gaps.amin(1).max()) <= 0.51 * step
+    assert torch.equal(labels[gaps.argmin(1)], names)
+
+
+def test_centroids_where_they_do_not_fit():
+    random = torch.Generator().manual_seed(0)
+    centres = torch.tensor([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
+    codes = torch.cat([centre + 0.1 * torch.randn(50, 2, generator=random) for centre in centres])
+    labels = torch.tensor([0] * 100 + [3] * 50)
+    kept = keep(codes, labels, 10, 8 + 7 * 4, random)  # a centroid of two numbers takes seven bytes
+    assert sum(kept.nbytes_by_part.values()) <= 8 + 7 * 4
+    assert kept.images == 150
+    assert sorted(set(kept.labels.tolist())) == [0, 3]
+    drawn, names = kept.draw(400, random)
+    assert torch.equal(names == 3, drawn[:, 1] > 5)
+    assert 0.2 < float((names == 3).float().mean()) < 0.46  # as often as the images that they stand for
+    with pytest.raises(ConfigError, match="2 classes need 22 bytes a task, one centroid each; raise buffer-size"):
+        keep(codes, labels, 10, 20, random)
+
+
+def test_clusters_are_those_that_were_made():
+    random = torch.Generator().manual_seed(3)
+    points = torch.cat(
+        [torch.randn(30, 2, generator=random) * 0.05 + c for c in (torch.tensor([0.0, 0.0]), torch.tensor([9.0, 9.0]))]
+    )
+    means, spreads, counts = clusters(points, 2, random)
+    assert sorted(counts.tolist()) == [30, 30]
+    torch.testing.assert_close(means.sort(0).values, torch.tensor([[0.0, 0.0], [9.0, 9.0]]), atol=0.05, rtol=0)
+    assert 0.03 < float(spreads.mean()) < 0.07
+
+
+def test_joint_keeps_everything_and_learns_all_tasks_in_each_step():
+    each = learner("joint", lr=0.05)
+    for task in range(2):
+        for step in range(2):
+            each.observe(*random_batch(5, SHAPE, TASKS[task], seed=step), task)
+    report = each.memory_report()
+    assert report["images_per_task"] == [10, 10]
+    assert report["bytes_by_part"] == {"images": 20 * 3 * 144, "labels": 20}
+    x, y = random_batch(5, SHAPE, TASKS[2], seed=5)
+    twin = copy.deepcopy(each)
+    drawn = [twin.draw(0, 5), twin.draw(1, 5)]
+    assert [set(b.y.tolist()) <= set(TASKS[b.task]) for b in drawn] == [True, True]
+    g, _ = gradient(twin.model, [Batch(x.float() / 255, y, 2), *drawn])
+    expected = parameters(each) - 0.05 * g
+    each.observe(x, y, 2)
+    torch.testing.assert_close(parameters(each), expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("ewc", {"regularization": -1.0}, "regularization is at least 0, got -1.0"),
+        ("ewc", {"fisher_images": 0}, "fisher-images is at least 1, got 0"),
+        ("lwf", {"temperature": 0.0}, "temperature is above 0, got 0.0"),
+        ("icarl", {"regularization": math.inf}, "regularization is at least 0, got inf"),
+        ("mer", {"meta_lr": 0.0}, "meta-lr is above 0, got 0.0"),
+        ("mer", {"inner_steps": 0}, "meta-batches and inner-steps are at least 1, got 1 and 0"),
+        ("eec", {"content_weight": 1.5}, r"content-weight in \[0, 1\]; got 10, 200, 0.003 and 1.5"),
+        ("eec", {"budget_images": 0}, "buffer-size and encoder-steps are at least 1"),
+    ],
+)
+def test_settings_that_cannot_be_used(name, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        learner(name, **settings)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_toy_is_learnt_within_the_budget(name):
+    """Every method learns a toy, and what it keeps of each task is never more than the budget."""
+    stream = coloured_squares(tasks=2, per_class=60)
+    settings = {"mer": {"meta_lr": 1.0}, "eec": {"encoder_steps": 40}, "samc": {"autoencoder_steps": 5}}
+    lr = 0.01 if name == "ebm" else 0.03
+    each = LEARNERS[name](4, SHAPE, lr=lr, **settings.get(name, {}))
+    just_learnt = []
+    for task in stream:
+        for x, y in task.batches(10, epochs=4):
+            each.observe(x, y, task.id)
+        each.end_task(task)
+        just_learnt.append(float((each.predict(task.test_x, task.id) == task.test_y).double().mean()))
+        report = each.memory_report()
+        assert report["memory_bytes"] <= (task.id + 1) * report["budget_bytes"]
+    assert np.mean(just_learnt) > 0.9, just_learnt
