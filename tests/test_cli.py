@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from samc.cli import main
-from samc.learners import NetworkLearner
+from samc.learners import LEARNERS, NetworkLearner
 
 QUICK = ("--dataset", "npz:tiny.npz", "--n-tasks", "2", "--device", "cpu")
 
@@ -181,3 +181,30 @@ def test_the_module_is_the_command():
     assert found.returncode == 2
     assert found.stderr.startswith("samc: unknown model 'gemm': did you mean 'gem'?")
     assert found.stderr.count("\n") == 1
+
+
+def test_models_has_one_line_for_each(samc):
+    code, out, err = samc("models")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert [line.split()[0] for line in lines] == list(LEARNERS)
+    assert all(len(line) > 60 for line in lines)
+
+
+def test_report_shows_runs_side_by_side(samc):
+    for seed in (0, 1):
+        assert samc("run", *QUICK, "--autoencoder-steps", 2, "--seed", seed, "--out", f"runs/{seed}")[0] == 0
+    code, out, err = samc("report", "runs", "--markdown")
+    assert (code, err) == (0, "")
+    assert "| samc | 0, 1 |" in out
+    assert samc("report", "runs")[0] == 0
+    assert refused(samc("report", "nowhere"), "nowhere holds no record.json")
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_method_runs_from_the_command_line(samc, tmp_path, name):
+    code, _, err = samc("run", "--model", name, *QUICK, "--out", "here")
+    assert (code, err) == (0, "")
+    record = json.loads((tmp_path / "here" / "record.json").read_text())
+    assert record["config"]["model"] == name
+    assert record["memory"]["bytes"] == sum(record["memory"]["bytes_by_part"].values())

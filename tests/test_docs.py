@@ -22,7 +22,9 @@ def test_algorithm_quotes_the_code(code, file):
     assert code in (SOURCE / file).read_text()
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/fidelity.md", "docs/algorithm.md", "CHANGELOG.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/fidelity.md", "docs/algorithm.md", "docs/methods.md", "CHANGELOG.md"]
+)
 def test_links_lead_somewhere(page):
     path = ROOT / page
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text()):

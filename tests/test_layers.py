@@ -71,3 +71,14 @@ def test_nothing_below_the_rim_prints():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
     assert calls == []
+
+
+def test_a_method_is_one_short_file_and_shares_no_six_lines_with_another():
+    runs: dict[tuple[str, ...], str] = {}
+    for path in sorted((ROOT / "learners").glob("*.py")):
+        text = path.read_text()
+        assert len(text.splitlines()) <= (200 if path.stem in ("base", "rehearsal") else 150), path
+        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("import", "from"))]
+        for start in range(len(lines) - 5):
+            six = tuple(lines[start : start + 6])
+            assert runs.setdefault(six, path.stem) == path.stem, f"{path.stem} and {runs[six]} share {six}"

@@ -65,24 +65,4 @@ def described(name: str) -> str:
     return (inspect.getdoc(inspect.getmodule(method(name))) or "").splitlines()[0]
 
 
-__all__ = [
-    "AGEM",
-    "EBM",
-    "EEC",
-    "ER",
-    "EWC",
-    "GEM",
-    "LEARNERS",
-    "MER",
-    "SAMC",
-    "Finetune",
-    "ICaRL",
-    "Joint",
-    "Learner",
-    "LwF",
-    "NetworkLearner",
-    "StepStats",
-    "build",
-    "described",
-    "method",
-]
+__all__ = ["ARGUMENTS", "LEARNERS", "Learner", "NetworkLearner", "StepStats", "build", "described", "method"]

@@ -39,11 +39,11 @@ class EEC(ReplayLearner):
         num_classes: int,
         image_shape: tuple[int, int, int],
         *,
-        budget_images: int = 10,
-        accounting: Accounting = "bytes",
         encoder_steps: int = 200,
         encoder_lr: float = 0.003,
         content_weight: float = 0.1,
+        budget_images: int = 10,
+        accounting: Accounting = "bytes",
         **network: Any,
     ):
         super().__init__(num_classes, image_shape, **network)

@@ -53,12 +53,13 @@ class ICaRL(DistillingLearner, RehearsalLearner):
         return StepStats(loss)
 
     def end_task(self, task: Task) -> None:
-        """Herd each class and offer its images to the memory, the best last: they push the others out."""
+        """Herd each class and offer its best to the memory, the very best last: they push the others out."""
         super().end_task(task)
         with self.clock("herding"):
-            features = torch.cat([self.embedded(self.admit_images(part)) for part in task.x.split(EVALUATION_BATCH)])
+            parts = task.x.split(EVALUATION_BATCH)
+            features = torch.cat([self.embedded(self.admit_images(part)).cpu() for part in parts])
             ranked = [(task.y == label).nonzero()[:, 0] for label in sorted(set(task.y.tolist()))]
-            ranked = [rows[herd(features[rows.to(self.device)], len(rows)).cpu()] for rows in ranked]
+            ranked = [rows[herd(features[rows], self.memory.budget_images)] for rows in ranked]
             # one exemplar of each class in turn, so that a budget that classes do not divide is used up
             order = [int(rows[rank]) for rank in range(max(map(len, ranked))) for rows in ranked if rank < len(rows)]
             rows = torch.tensor(order[::-1])

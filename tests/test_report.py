@@ -1,0 +1,86 @@
+"""Comparisons: the right mean over the right runs, and nothing on different terms in one table."""
+
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import samc
+from samc.errors import DataError
+from samc.learners import LEARNERS
+from samc.protocol import run
+from samc.report.comparison import find, just_learnt, markdown, spread, tables
+from toys import coloured_squares
+
+ROOT = Path(samc.__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def record():
+    stream = coloured_squares(per_class=10)
+    return run(
+        stream, samc.GEM(6, (3, 12, 12), lr=0.03, budget_images=2), config={"model": "gem", "seed": 0, "lr": 0.03}
+    )
+
+
+def like(record, seed, acc, **config):
+    return replace(record, acc=acc, config={**record.config, "seed": seed, **config})
+
+
+def test_mean_and_deviation_over_seeds(record):
+    records = [like(record, seed, acc) for seed, acc in ((2, 0.7), (0, 0.5), (1, 0.6))]
+    ((_, (row,)),) = tables(records).items()
+    assert row.cells()[:3] == ["gem", "0, 1, 2", "60.0 ± 10.0"]
+    assert row.cells()[5] == f"{record.memory['memory_bytes']:,}" == f"{6 * 433:,}"
+
+
+def test_other_settings_are_another_row_and_the_best_is_first(record):
+    ((title, rows),) = tables([like(record, 0, 0.5), like(record, 0, 0.8, lr=0.1)]).items()
+    assert [row.cells()[2] for row in rows] == ["80.0", "50.0"]
+    assert title.startswith("toy: 3 tasks, 60 training images")
+
+
+def test_other_terms_are_another_table(record):
+    other = replace(record, fingerprint={**record.fingerprint, "budget_images": 99})
+    found = tables([record, other])
+    assert len(found) == 2
+    assert all(len(rows) == 1 for rows in found.values())
+
+
+def test_just_learnt_is_the_diagonal(record):
+    made = replace(record, accuracy_matrix=[[0, 0], [0.5, 0.1], [0.2, 0.9]])
+    assert just_learnt(made) == pytest.approx(0.7)
+
+
+def test_spread():
+    assert spread([1.0]) == "1.0"
+    assert spread([-1.0, -3.0], "+") == f"-2.0 ± {statistics.stdev([1, 3]):.1f}"
+
+
+def test_a_folder_without_runs(tmp_path):
+    with pytest.raises(DataError, match=r"holds no record\.json; name the folder of some runs"):
+        find(tmp_path)
+
+
+def shown_and_made():
+    page = (ROOT / "docs" / "methods.md").read_text()
+    shown = page[page.index("<!-- table -->") + 14 : page.index("<!-- end of table -->")].strip()
+    ((_, rows),) = tables(find(ROOT / "results" / "split-synthetic")).items()
+    return shown, rows
+
+
+def test_the_table_of_the_methods_is_made_from_their_records():
+    shown, rows = shown_and_made()
+    assert shown == markdown(rows)
+    assert sorted(row.method for row in rows) == sorted(LEARNERS)
+
+
+def test_on_the_embedded_stream_every_method_learns_replay_helps_and_joint_is_the_ceiling():
+    _, rows = shown_and_made()
+    acc = {row.method: row.mean("acc") for row in rows}
+    assert all(len(row.records) == 3 for row in rows)
+    assert all(row.mean("just learnt") >= 25 + 15 for row in rows)
+    replaying = ("icarl", "gem", "agem", "er", "mer", "eec", "samc")
+    assert all(acc[method] > acc["finetune"] for method in replaying), acc
+    assert all(acc["joint"] > acc[method] for method in acc if method != "joint"), acc
