@@ -10,7 +10,7 @@ import samc
 from samc.errors import DataError
 from samc.learners import LEARNERS
 from samc.protocol import run
-from samc.report.comparison import find, just_learnt, markdown, spread, tables
+from samc.report.comparison import Row, find, markdown, spread, tables
 from toys import coloured_squares
 
 ROOT = Path(samc.__file__).parents[2]
@@ -50,7 +50,26 @@ def test_other_terms_are_another_table(record):
 
 def test_just_learnt_is_the_diagonal(record):
     made = replace(record, accuracy_matrix=[[0, 0], [0.5, 0.1], [0.2, 0.9]])
-    assert just_learnt(made) == pytest.approx(0.7)
+    assert Row("gem", (made,)).mean("just learnt") == pytest.approx(70)
+
+
+def test_of_two_equal_runs_the_later_counts_and_another_machine_is_another_row(record):
+    elsewhere = replace(record, device={**record.device, "name": "another"})
+    ((_, rows),) = tables([like(record, 0, 0.5), like(record, 0, 0.6), elsewhere]).items()
+    assert sorted(row.cells()[1:3] for row in rows) == sorted([["0", "60.0"], ["0", f"{100 * record.acc:.1f}"]])
+
+
+@pytest.mark.parametrize("folder", [folder.name for folder in (ROOT / "results").iterdir()])
+def test_every_record_of_the_repository_can_be_reported(folder):
+    for rows in tables(find(ROOT / "results" / folder)).values():
+        assert markdown(rows).count("\n") == len(rows) + 1
+
+
+def test_a_run_from_python_can_be_reported(tmp_path):
+    made = run(coloured_squares(per_class=4), samc.GEM(6, (3, 12, 12), seed=3))
+    made.save(tmp_path)
+    ((_, (row,)),) = tables(find(tmp_path)).items()
+    assert row.cells()[:2] == ["gem", "3"]
 
 
 def test_spread():

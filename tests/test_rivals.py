@@ -106,7 +106,6 @@ def test_lwfs_step_is_the_gradient_of_cross_entropy_and_of_every_old_heads_disti
         each.observe(*random_batch(8, SHAPE, TASKS[task], seed=task), task)
     x, y = random_batch(8, SHAPE, TASKS[2], seed=5)
     old, images = copy.deepcopy(each.model), x.float() / 255
-    loss = F.cross_entropy(old(images, 2), y - 4)
     with torch.no_grad():
         wanted = [old(images, task) for task in (0, 1)]
     student = copy.deepcopy(old)
@@ -225,15 +224,19 @@ def test_er_learns_the_batch_and_as_many_remembered_images_in_one_step():
     x, y = random_batch(6, SHAPE, TASKS[1], seed=9)
     each.admit(x, y, 1)
     twin, random = copy.deepcopy(each.model), copy.deepcopy(each.random.get_state())
-    drawn = each.sample(each.past(), 6)
-    assert [len(part.y) for part in drawn] == [6]
+    (drawn,) = each.sample(each.past(), 6)
+    assert len(drawn.y) == 6
     each.random.set_state(random)
-    logits = twin.head(twin.features(torch.cat([x.float() / 255, drawn[0].x])), 0)
-    assert logits.shape == (12, 2)
-    g, _ = gradient(copy.deepcopy(each.model), [Batch(x.float() / 255, y, 1), *drawn])
+    features = twin.features(torch.cat([x.float() / 255, drawn.x]))
+    logits = features.mean((2, 3)) @ twin.linear.weight.T + twin.linear.bias
+    losses = F.cross_entropy(logits[:6, 2:4], y - 2, reduction="sum") + F.cross_entropy(
+        logits[6:, 0:2], drawn.y, reduction="sum"
+    )
+    slopes = torch.autograd.grad(losses / 12, [*twin.parameters()])
     before = parameters(each)
     each.observe(x, y, 1)
-    torch.testing.assert_close(parameters(each), before - 0.05 * g, atol=1e-6, rtol=0)
+    expected = before - 0.05 * torch.cat([slope.flatten() for slope in slopes])
+    torch.testing.assert_close(parameters(each), expected, atol=1e-6, rtol=0)
 
 
 def test_mer_with_one_batch_and_gamma_one_is_plain_sgd_on_batch_and_memory():
@@ -292,9 +295,9 @@ def test_ebms_gradient_by_finite_differences():
     right, wrong = torch.tensor([0, 1, 2, 2, 0]), torch.tensor([1, 0, 0, 1, 2])
 
     def loss():
-        pooled = model.features(x).mean((2, 3))
-        gates = model.embedding.weight[[0, 1, 3]].softmax(1) * 160
-        energies = -(pooled[:, None] * gates[None]) @ model.linear.weight[0] - model.linear.bias
+        hidden = model.hidden(model.features(x).mean((2, 3)))
+        gates = model.embedding.weight[[0, 1, 3]].softmax(1) * 1024
+        energies = -(hidden[:, None] * gates[None]) @ model.linear.weight[0] - model.linear.bias
         return contrastive_loss(energies, right, wrong)
 
     model.eval()  # no ReLU is crossed and no statistic moves between two evaluations
@@ -317,10 +320,11 @@ def test_ebms_gradient_by_finite_differences():
 def test_ebm_contrasts_with_the_batchs_own_classes_only():
     random = torch.Generator().manual_seed(0)
     y = torch.tensor([4, 4, 7, 9])
-    drawn = torch.stack([other_labels(y, random) for _ in range(300)])
+    drawn = torch.stack([other_labels(y, (4, 7, 9, 11), random) for _ in range(300)])
     assert [sorted(set(column.tolist())) for column in drawn.T] == [[7, 9], [7, 9], [4, 9], [4, 7]]
     assert 100 < int((drawn[:, 0] == 7).sum()) < 200
-    assert other_labels(torch.tensor([3, 3]), random).tolist() == [3, 3]
+    assert other_labels(torch.tensor([3, 3]), (3, 8), random).tolist() == [8, 8]  # a batch of one class
+    assert other_labels(torch.tensor([3]), (3,), random).tolist() == [3]
 
 
 def test_ebm_leaves_classes_alone_that_are_not_in_the_batch():
@@ -346,10 +350,70 @@ def test_eecs_store_stays_in_its_budget_and_its_pseudo_images_carry_the_right_la
         left, right = painted.x[..., 3:-3, :6].mean((1, 2, 3)), painted.x[..., 3:-3, 6:].mean((1, 2, 3))
         assert ((left > right) == (painted.y % 2 == 0)).float().mean() > 0.95  # a bright patch where the label says
         assert painted.x.mean((0, 2, 3)).argmax() == task.id  # and in the task's own colour
-    assert report["bytes_by_part"]["decoders"] == sum(
-        p.nbytes for d in each.decoders.values() for p in d.state_dict().values()
-    )
-    assert all(0 <= decay <= 1 for decay in each.decay.values())
+    weights = 32 * 16 * 16 + 16 + 16 * 8 * 16 + 8 + 8 * 3 * 16 + 3  # three transposed convolutions of 4x4, with biases
+    assert report["bytes_by_part"]["decoders"] == 3 * 4 * weights
+
+
+def test_eec_weighs_pseudo_images_by_what_painting_cost_and_by_their_age():
+    each = learner("eec", lr=0.05, encoder_steps=2)
+    stream = coloured_squares(per_class=10)
+    for task in stream.tasks[:2]:
+        each.observe(task.x, task.y, task.id)
+        each.end_task(task)
+    each.decay = {0: 0.5, 1: 0.2}
+    x, y = random_batch(40, SHAPE, TASKS[2], seed=3)
+    each.admit(x, y, 2)
+    twin, random = copy.deepcopy(each.model), copy.deepcopy(each.random.get_state())
+    drawn = each.sample(each.past(), 40)
+    assert [part.task for part in drawn] == [0, 1]
+    each.random.set_state(random)
+    features = twin.features(torch.cat([x.float() / 255, *(part.x for part in drawn)]))
+    logits = features.mean((2, 3)) @ twin.linear.weight.T + twin.linear.bias
+    loss, first = F.cross_entropy(logits[:40, 4:6], y - 4, reduction="sum"), 40
+    for part, weight in zip(drawn, (math.exp(-0.5 * 2), math.exp(-0.2 * 1)), strict=True):  # two tasks ago, and one
+        rows, classes = slice(first, first + len(part.y)), slice(2 * part.task, 2 * part.task + 2)
+        loss = loss + weight * F.cross_entropy(logits[rows, classes], part.y - 2 * part.task, reduction="sum")
+        first += len(part.y)
+    slopes = torch.autograd.grad(loss / 80, [*twin.parameters()])
+    before = parameters(each)
+    each.observe(x, y, 2)
+    expected = before - 0.05 * torch.cat([slope.flatten() for slope in slopes])
+    torch.testing.assert_close(parameters(each), expected, atol=1e-6, rtol=1e-4)
+
+
+def test_eecs_decay_is_the_share_of_accuracy_that_painting_costs(monkeypatch):
+    each = learner("eec", encoder_steps=2)
+    (task, *_) = coloured_squares(per_class=10).tasks
+    right = {len(task.x): 16, 100: 60}  # of the true images four fifths, of a hundred painted ones three
+    each.observe(task.x, task.y, 0)
+    labels = iter([task.y, None])
+
+    def predict(x, number):
+        y = next(labels)
+        y = each.paint(0, samc.streams.base.generator(9)).y * 0 + painted[0].y if y is None else y
+        return torch.where(torch.arange(len(y)) < right[len(y)], y, 1 - y)
+
+    painted: list[Batch] = []
+    paint = each.paint
+    monkeypatch.setattr(each, "paint", lambda *a: painted.append(paint(*a)) or painted[0])
+    monkeypatch.setattr(each, "predict", predict)
+    each.end_task(task)
+    assert each.decay == {0: pytest.approx(1 - 0.6 / 0.8)}
+
+
+def test_eec_survives_a_network_that_has_diverged():
+    each = learner("eec", lr=1e6, encoder_steps=2)
+    stream = coloured_squares(per_class=10)
+    for task in stream.tasks[:2]:
+        each.observe(task.x, task.y, task.id)
+        each.observe(task.x, task.y, task.id)
+        each.end_task(task)
+    assert not bool(parameters(each).isfinite().all())
+
+
+def test_eec_refuses_at_the_door_a_budget_without_room_for_every_class():
+    with pytest.raises(ConfigError, match=r"a task of 2 classes needs 526 bytes, one centroid each, and has 433"):
+        learner("eec", budget_images=1)
 
 
 def test_encodings_are_kept_whole_where_they_fit():
@@ -371,12 +435,12 @@ def test_centroids_where_they_do_not_fit():
     labels = torch.tensor([0] * 100 + [3] * 50)
     kept = keep(codes, labels, 10, 8 + 7 * 4, random)  # a centroid of two numbers takes seven bytes
     assert sum(kept.nbytes_by_part.values()) <= 8 + 7 * 4
-    assert kept.images == 150
+    assert kept.counts.sum() == 150
     assert sorted(set(kept.labels.tolist())) == [0, 3]
     drawn, names = kept.draw(400, random)
     assert torch.equal(names == 3, drawn[:, 1] > 5)
     assert 0.2 < float((names == 3).float().mean()) < 0.46  # as often as the images that they stand for
-    with pytest.raises(ConfigError, match="2 classes need 22 bytes a task, one centroid each; raise buffer-size"):
+    with pytest.raises(ConfigError, match="a task of 2 classes needs 22 bytes, one centroid each, and has 20; raise"):
         keep(codes, labels, 10, 20, random)
 
 
@@ -403,8 +467,12 @@ def test_joint_keeps_everything_and_learns_all_tasks_in_each_step():
     twin = copy.deepcopy(each)
     drawn = [twin.draw(0, 5), twin.draw(1, 5)]
     assert [set(b.y.tolist()) <= set(TASKS[b.task]) for b in drawn] == [True, True]
-    g, _ = gradient(twin.model, [Batch(x.float() / 255, y, 2), *drawn])
-    expected = parameters(each) - 0.05 * g
+    features = twin.model.features(torch.cat([x.float() / 255, *(part.x for part in drawn)]))
+    logits = features.mean((2, 3)) @ twin.model.linear.weight.T + twin.model.linear.bias
+    losses = [F.cross_entropy(logits[:5, 4:6], y - 4)]
+    losses += [F.cross_entropy(logits[5 * t + 5 : 5 * t + 10, 2 * t : 2 * t + 2], drawn[t].y - 2 * t) for t in (0, 1)]
+    slopes = torch.autograd.grad(torch.stack(losses).mean(), [*twin.model.parameters()])
+    expected = parameters(each) - 0.05 * torch.cat([slope.flatten() for slope in slopes])
     each.observe(x, y, 2)
     torch.testing.assert_close(parameters(each), expected, atol=1e-6, rtol=0)
 
@@ -438,6 +506,8 @@ def test_a_toy_is_learnt_within_the_budget(name):
     for task in stream:
         for x, y in task.batches(10, epochs=4):
             each.observe(x, y, task.id)
+            if hasattr(each, "memory"):
+                assert all(shelf.cost <= 10 * 433 for shelf in each.memory.shelves.values())
         each.end_task(task)
         just_learnt.append(float((each.predict(task.test_x, task.id) == task.test_y).double().mean()))
         report = each.memory_report()

@@ -37,7 +37,9 @@ class RunConfig:
     lr: float | None = setting(0.1, "step size of plain SGD")
     buffer_size: int = setting(10, "memory of each task: the bytes of so many whole images")
     accounting: str = setting("bytes", "what counts, everything or colours only", ("bytes", "values"))
-    regularization: float | None = setting(1.0, "weight of what holds old tasks: EWC's penalty, LwF's distillation")
+    regularization: float | None = setting(
+        1.0, "weight of what holds old tasks: EWC's penalty, LwF's and iCaRL's distillation"
+    )
     temperature: float | None = setting(2.0, "how much LwF softens the answers that it distils")
     fisher_images: int | None = setting(100, "images of each task from which EWC estimates what matters")
     meta_lr: float | None = setting(0.1, "MER's Reptile rate across batches; 1 goes all the way")

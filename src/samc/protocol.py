@@ -54,7 +54,11 @@ def run(
         learner.end_task(task)
         matrix.append(evaluate(stream, learner, task.id + 1, clock, watchers))
     memory = learner.memory_report()
-    config = config or {"model": type(learner).__name__.lower(), "buffer_size": memory.get("budget_images")}
+    config = config or {
+        "model": type(learner).__name__.lower(),
+        "seed": getattr(learner, "seed", None),
+        "buffer_size": memory.get("budget_images"),
+    }
     seconds = learner.seconds() | clock.seconds()  # waits for the device, so that the total below is a true one
     return RunRecord(
         acc=metrics.average_accuracy(matrix),

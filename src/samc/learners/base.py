@@ -182,6 +182,7 @@ class NetworkLearner:
             "task": self.current_task,
             "declared": sorted(self.declared),
             "random": self.random.get_state(),
+            "seed": self.seed,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -189,3 +190,4 @@ class NetworkLearner:
         self.current_task = state["task"]
         self.declared = set(state["declared"])
         self.random.set_state(state["random"])
+        self.seed = state["seed"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from samc.errors import ConfigError
@@ -47,10 +47,12 @@ class Teacher:
         if self.network is not None and old:
             with torch.no_grad():
                 known = self.network.features(x)
-            terms = [
-                distillation_loss(model.head(features, task), self.network.head(known, task), temperature)
-                for task in old
-            ]
+            terms = []
+            for task in old:
+                # a head may have grown since: only what the teacher knew is asked for
+                places = model.local(torch.tensor(self.network.task_classes[task], device=x.device), task)
+                answers = model.head(features, task)[:, places]
+                terms.append(distillation_loss(answers, self.network.head(known, task), temperature))
             loss = loss + weight * torch.stack(terms).sum()
         return flat_gradient(model, loss)
 
@@ -76,7 +78,11 @@ def borrowed(model: ReducedResNet18) -> ReducedResNet18:
     With the old tasks' running statistics instead, its answers to the new task's images are far off, and learning
     from them is worse than learning from none: docs/methods.md has the figures.
     """
-    return copy.deepcopy(model).train().requires_grad_(False)
+    frozen = copy.deepcopy(model).train().requires_grad_(False)
+    for module in frozen.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = 0.0  # its own statistics stay as they were
+    return frozen
 
 
 class DistillingLearner(NetworkLearner):

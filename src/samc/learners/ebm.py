@@ -1,5 +1,7 @@
 """EBM (Li et al. 2020): energies of an image and a class together, pulled apart only between the batch's classes."""
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
@@ -17,10 +19,10 @@ def contrastive_loss(
     return (pair[:, 0] + (-pair).logsumexp(1)).mean()
 
 
-def other_labels(y: Int64[Tensor, "b"], random: torch.Generator) -> Int64[Tensor, "b"]:
-    """For each label another of the batch's classes, at random; itself, which teaches nothing, where there is none."""
+def other_labels(y: Int64[Tensor, "b"], classes: Sequence[int], random: torch.Generator) -> Int64[Tensor, "b"]:
+    """For each label another of the batch's classes, at random; of the task's, where the batch has no other."""
     labels = y.tolist()
-    others = {mine: sorted(set(labels) - {mine}) or [mine] for mine in labels}
+    others = {mine: sorted(set(labels) - {mine} or set(classes) - {mine}) or [mine] for mine in labels}
     shares = torch.rand(len(labels), generator=random).tolist()
     return torch.tensor(
         [others[mine][int(share * len(others[mine]))] for mine, share in zip(labels, shares, strict=True)]
@@ -34,7 +36,7 @@ class EBM(NetworkLearner):
 
     def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
         x, y = self.admit(x, y, task)
-        wrong = other_labels(y, self.random).to(self.device)
+        wrong = other_labels(y, self.model.task_classes[task], self.random).to(self.device)
         with self.clock("current gradient"):
             self.model.train()
             energies = -self.model(x, task)

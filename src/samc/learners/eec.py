@@ -3,21 +3,22 @@
 import copy
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from samc.completion.encoder import learn_to_encode
 from samc.errors import ConfigError
 from samc.gradients import Batch, gradient
 from samc.learners.base import EVALUATION_BATCH
 from samc.learners.rehearsal import ReplayLearner
 from samc.memory.buffer import Accounting, whole_image_bytes
-from samc.memory.episodes import Episodes, keep
+from samc.memory.episodes import Episodes, check_room, keep
 from samc.models import InpaintingAutoencoder
-from samc.models.autoencoder import code_grid, painted
+from samc.models.autoencoder import WIDTHS, code_grid, painted
 from samc.saliency import eval_mode
 from samc.streams.base import Task, generator
 
@@ -46,7 +47,6 @@ class EEC(ReplayLearner):
         accounting: Accounting = "bytes",
         **network: Any,
     ):
-        super().__init__(num_classes, image_shape, **network)
         if budget_images < 1 or encoder_steps < 1 or not 0 < encoder_lr < math.inf or not 0 <= content_weight <= 1:
             found = f"{budget_images}, {encoder_steps}, {encoder_lr} and {content_weight}"
             needed = "buffer-size and encoder-steps are at least 1, encoder-lr above 0, content-weight in [0, 1]"
@@ -54,9 +54,15 @@ class EEC(ReplayLearner):
         self.budget_images, self.accounting = budget_images, accounting
         self.budget_bytes = budget_images * whole_image_bytes(image_shape, num_classes, accounting)
         self.encoder_steps, self.encoder_lr, self.content_weight = encoder_steps, encoder_lr, content_weight
+        self.code_width = WIDTHS[-1] * math.prod(code_grid(*image_shape[1:]))
         self.episodes: dict[int, Episodes] = {}
         self.decoders: dict[int, nn.Module] = {}
         self.decay: dict[int, float] = {}
+        super().__init__(num_classes, image_shape, **network)  # last: it declares tasks, which must find their room
+
+    def declare(self, task: int, classes: Sequence[int]) -> None:
+        check_room(len(classes), self.code_width, self.model.num_classes, self.budget_bytes)
+        super().declare(task, classes)
 
     def recall(self) -> list[Batch]:
         """Pseudo-images of every other task; drawn by what task it is, so that a state can be taken up anywhere."""
@@ -66,7 +72,8 @@ class EEC(ReplayLearner):
 
     def replay_rule(self, batch: Batch, memories: list[Batch]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
         drawn = self.sample(memories, len(batch.y))
-        ages = {memory.task: age for age, memory in enumerate(reversed(memories), start=1)}
+        others = [task for task in self.decay if task != batch.task]
+        ages = {task: age for age, task in enumerate(reversed(others), start=1)}
         weights = [math.exp(-self.decay[past.task] * ages[past.task]) for past in drawn]
         with self.clock("current gradient"):
             return gradient(self.model, [batch, *drawn], [1.0, *weights])
@@ -86,31 +93,22 @@ class EEC(ReplayLearner):
         with self.clock("encoding"), torch.no_grad():
             parts = task.x.split(EVALUATION_BATCH)
             codes = torch.cat([autoencoder.encode(self.admit_images(part)).flatten(1).cpu() for part in parts])
+            codes = codes.nan_to_num()  # of a network that has diverged
             random = generator(self.seed, task.id)
             self.episodes[task.id] = keep(codes, task.y, self.model.num_classes, self.budget_bytes, random)
             self.decoders[task.id] = autoencoder.decoder.requires_grad_(False)
         anew = self.paint(task.id, random)
         seen = float((self.predict(task.x, task.id) == task.y).float().mean())
-        known = float((self.predict(anew.x, task.id) == anew.y).float().mean())
+        known = float((self.predict(anew.x.nan_to_num(), task.id) == anew.y).float().mean())
+        self.decay.pop(task.id, None)  # a task that comes back is the youngest
         self.decay[task.id] = max(0.0, 1 - known / seen) if seen else 0.0
 
     def trained_autoencoder(self, task: Task) -> InpaintingAutoencoder:
-        """Adam on (1 − λ)·‖x̂ − x‖² + λ·‖f(x̂) − f(x)‖²: alike in its pixels, and in the classifier's features f."""
         autoencoder = InpaintingAutoencoder(self.image_shape[0], seed=self.seed).to(self.device)
-        parameters = list(autoencoder.parameters())
-        optimizer = torch.optim.Adam(parameters, self.encoder_lr)
+        draws = torch.randint(len(task.x), (self.encoder_steps, ENCODER_BATCH), generator=self.random)
+        batches = (self.admit_images(task.x[rows]) for rows in draws)
         with eval_mode(self.model):
-            for rows in torch.randint(len(task.x), (self.encoder_steps, ENCODER_BATCH), generator=self.random):
-                x = self.admit_images(task.x[rows])
-                anew = autoencoder(x)
-                loss = (1 - self.content_weight) * F.mse_loss(anew, x)
-                if self.content_weight:
-                    with torch.no_grad():
-                        wanted = self.model.features(x)
-                    loss = loss + self.content_weight * F.mse_loss(self.model.features(anew), wanted)
-                for parameter, slope in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-                    parameter.grad = slope
-                optimizer.step()
+            learn_to_encode(autoencoder, batches, self.model.features, self.content_weight, self.encoder_lr)
         return autoencoder.eval()
 
     def memory_parts(self) -> dict[str, int]:

@@ -14,8 +14,8 @@ from samc.learners.base import NetworkLearner, StepStats
 from samc.saliency import eval_mode
 from samc.streams.base import Task
 
-CHUNK = 8
-# images whose gradients are held at a time: one gradient a class each
+GRADIENTS = 32
+# held at a time, one for each image and class
 
 
 def fisher(model: nn.Module, x: Float[Tensor, "n c h w"], task: int) -> Float[Tensor, "p"]:
@@ -27,7 +27,9 @@ def fisher(model: nn.Module, x: Float[Tensor, "n c h w"], task: int) -> Float[Te
 
     with eval_mode(model):  # so that an image's gradient does not depend on its neighbours
         total = torch.zeros_like(flat_parameters(model))
-        for part in x.split(CHUNK):
+        with torch.no_grad():
+            classes = model(x[:1], task).shape[1]
+        for part in x.split(max(1, GRADIENTS // classes)):
             with torch.no_grad():
                 chances = model(part, task).softmax(1)
             slopes = vmap(jacrev(answer), (None, 0))(parameters, part)

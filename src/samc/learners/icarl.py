@@ -37,8 +37,8 @@ def nearness(features: Float[Tensor, "b d"], means: Float[Tensor, "k d"]) -> Flo
 class ICaRL(DistillingLearner, RehearsalLearner):
     """θ ← θ − α·∇(cross-entropy on B + λ·Σ_{k<t} distillation of head k on B and on as many exemplars).
 
-    An image belongs to the class, of its task's, whose exemplars' mean feature vector is nearest to its own; until
-    a task's end, when exemplars are chosen, its head answers.
+    An image belongs to the class, of its task's, whose exemplars' mean feature vector is nearest to its own. Where a
+    class has no exemplar, before a task's end or in a budget of fewer images than classes, the head answers.
     """
 
     settings = (*RehearsalLearner.settings, "regularization")
@@ -64,16 +64,15 @@ class ICaRL(DistillingLearner, RehearsalLearner):
             order = [int(rows[rank]) for rank in range(max(map(len, ranked))) for rows in ranked if rank < len(rows)]
             rows = torch.tensor(order[::-1])
         self.memory.shelves.pop(task.id, None)  # a task that comes back is chosen anew
-        self.remember(Batch(*self.admit(task.x[rows], task.y[rows], task.id), task.id))
+        self.remember(Batch(self.admit_images(task.x[rows]), task.y[rows].to(self.device), task.id))
 
     def scores(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
-        if task not in self.memory.tasks:
-            return super().scores(x, task)
         images, masks, labels = self.memory.recall(task)
+        if set(labels.tolist()) != set(self.model.task_classes[task]):
+            return super().scores(x, task)
         features, y = self.embedded(self.complete(images, masks)), torch.from_numpy(labels).to(self.device)
         means = torch.stack([features[y == label].mean(0) for label in self.model.task_classes[task]])
-        # a class without an exemplar has no mean, and nothing is near to it
-        return nearness(self.embedded(x), F.normalize(means)).nan_to_num(nan=-math.inf)
+        return nearness(self.embedded(x), F.normalize(means))
 
     @torch.no_grad()
     def embedded(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d"]:

@@ -55,8 +55,6 @@ class EpisodicMemory:
     ):
         if budget_images < 1:
             raise ConfigError(f"buffer-size is at least 1 image a task, got {budget_images}; the paper uses 10")
-        if accounting not in ("bytes", "values"):
-            raise ConfigError(f"accounting is bytes or values, got {accounting!r}")
         self.codec = codec
         self.accounting = accounting
         self.reservoir = reservoir
@@ -124,7 +122,7 @@ class EpisodicMemory:
         self, task: int
     ) -> tuple[UInt8[np.ndarray, "n c h w"], Bool[np.ndarray, "n h w"], Int64[np.ndarray, "n"]]:
         """A task's images as far as they were kept, their masks and labels, oldest first."""
-        items = self.shelves[task].items
+        items = self.shelves[task].items if task in self.shelves else ()
         images, masks = self.codec.decode([item.blob for item in items])
         labels = np.frombuffer(b"".join(item.label for item in items), self.label_type)
         return images, masks, labels.astype(np.int64)
@@ -168,5 +166,7 @@ class EpisodicMemory:
 
 def whole_image_bytes(image_shape: Shape, num_classes: int, accounting: Accounting) -> int:
     """What budgets are counted in: one raw image, with its label where everything counts."""
+    if accounting not in ("bytes", "values"):
+        raise ConfigError(f"accounting is bytes or values, got {accounting!r}")
     label = smallest_type(num_classes - 1).itemsize
     return int(np.prod(image_shape)) + (label if accounting == "bytes" else 0)

@@ -34,11 +34,6 @@ class Episodes:
         others = {"spreads": self.spreads, "counts": self.counts, "labels": self.labels, "scales": self.scale}
         return {name: self.codes.nbytes} | {part: array.nbytes for part, array in others.items()}
 
-    @property
-    def images(self) -> int:
-        """How many images these stand for."""
-        return int(self.counts.sum()) if len(self.counts) else len(self.codes)
-
     def state_dict(self) -> dict[str, Tensor]:
         return {item.name: torch.from_numpy(getattr(self, item.name).copy()) for item in fields(self)}
 
@@ -78,18 +73,37 @@ def keep(
         nothing = np.zeros((0, width), np.uint8), np.zeros(0, COUNT_TYPE)
         return Episodes(in_bytes(codes - low), *nothing, labels.numpy().astype(label_type), scale)
     classes = sorted(set(labels.tolist()))
-    each = 2 * width + COUNT_TYPE.itemsize + label_type.itemsize
-    most = room // each
-    if most < len(classes):
-        needed = len(classes) * each + scale.nbytes
-        raise ConfigError(f"{len(classes)} classes need {needed} bytes a task, one centroid each; raise buffer-size")
+    check_room(len(classes), width, num_classes, budget_bytes)
+    most = room // centroid_bytes(width, num_classes)
     parts = []
     for number, label in enumerate(classes):
         share = most // len(classes) + (number < most % len(classes))
         means, spreads, counts = clusters(codes[labels == label], share, random)
-        parts.append((in_bytes(means - low), in_bytes(spreads), counts.astype(COUNT_TYPE), [label] * len(counts)))
+        parts.append(
+            (
+                in_bytes(means - low),
+                in_bytes(spreads),
+                counts.clip(max=np.iinfo(COUNT_TYPE).max).astype(COUNT_TYPE),
+                [label] * len(counts),
+            )
+        )
     centroids, around, sizes, names = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Episodes(centroids, around, sizes, names.astype(label_type), scale)
+
+
+def centroid_bytes(width: int, num_classes: int) -> int:
+    """A centroid, how far its images lie around it, how many they are, and their label."""
+    return 2 * width + COUNT_TYPE.itemsize + smallest_type(num_classes - 1).itemsize
+
+
+def check_room(classes: int, width: int, num_classes: int, budget_bytes: int) -> None:
+    """Refuse a budget that has no room for one centroid a class."""
+    needed = classes * centroid_bytes(width, num_classes) + 2 * np.dtype(np.float32).itemsize
+    if needed > budget_bytes:
+        raise ConfigError(
+            f"a task of {classes} classes needs {needed:,} bytes, one centroid each, and has {budget_bytes:,}; "
+            f"raise buffer-size"
+        )
 
 
 def clusters(

@@ -7,22 +7,26 @@ from torch.nn import functional as F
 
 from samc.models.resnet import WIDTHS, ReducedResNet18, as_index
 
+HIDDEN = 1024
+# as in the authors' network for CIFAR-10
+
 
 class EnergyNetwork(ReducedResNet18):
     """E(x, y) = −Σ_i w_i·gate_i(y)·h_i(x) − b: one number for an image and a class together.
 
-    A class's gates are positive and one on average: softmax of its embedding, times its width. `head` returns −E, so
-    that the most likely class has the highest score, as everywhere.
+    h is a linear layer on the pooled features. A class's gates are positive and one on average: softmax of its
+    embedding, times its width. `head` returns −E, so that the most likely class has the highest score, as everywhere.
     """
 
     def __init__(self, num_classes: int, channels: int = 3, seed: int = 0):
         super().__init__(num_classes, channels, seed)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
-            self.embedding = nn.Embedding(num_classes, WIDTHS[-1])
-            self.linear = nn.Linear(WIDTHS[-1], 1)
+            self.hidden = nn.Linear(WIDTHS[-1], HIDDEN)
+            self.embedding = nn.Embedding(num_classes, HIDDEN)
+            self.linear = nn.Linear(HIDDEN, 1)
 
     def head(self, features: Float[Tensor, "b 160 i j"], task: int) -> Float[Tensor, "b k"]:
         embedded = self.embedding.weight[as_index(self.task_classes[task])]
-        gates = F.softmax(embedded, dim=1) * WIDTHS[-1]
-        return F.linear(features.mean((2, 3)), gates * self.linear.weight) + self.linear.bias
+        gates = F.softmax(embedded, dim=1) * HIDDEN
+        return F.linear(self.hidden(features.mean((2, 3))), gates * self.linear.weight) + self.linear.bias

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from samc import metrics
 from samc.errors import DataError
 from samc.record import FILE, RunRecord
 
@@ -24,28 +25,28 @@ class Row:
 
     def figures(self, figure: str) -> list[float]:
         if figure == "just learnt":
-            return [100 * just_learnt(record) for record in self.records]
+            return [100 * float(metrics.just_learnt(record.accuracy_matrix).mean()) for record in self.records]
         return [100 * getattr(record, figure) for record in self.records]
 
     def cells(self) -> list[str]:
         memory = self.records[0].memory
+        # records before 0.2 count what is beside the memory among its parts only
+        held, kept = (
+            memory.get("memory_bytes", memory["bytes"]),
+            max(memory["bytes"], sum(memory["bytes_by_part"].values())),
+        )
         seconds = statistics.fmean(record.seconds["total"] for record in self.records)
         return [
             self.method,
-            ", ".join(str(record.config["seed"]) for record in self.records),
+            ", ".join(str(record.config.get("seed", "–")) for record in self.records),
             spread(self.figures("acc")),
             spread(self.figures("bwt"), "+"),
             f"{self.mean('just learnt'):.1f}",
-            f"{memory['memory_bytes']:,}",
-            f"{memory['bytes'] - memory['memory_bytes']:,}",
+            f"{held:,}",
+            f"{kept - held:,}",
             f"{sum(memory['images_per_task']):,}",
             f"{seconds:.0f}",
         ]
-
-
-def just_learnt(record: RunRecord) -> float:
-    """Mean accuracy on each task right after it was learnt, as a fraction: whether a method learns at all."""
-    return statistics.fmean(row[task] for task, row in enumerate(record.accuracy_matrix[1:]))
 
 
 def spread(figures: Sequence[float], sign: str = "") -> str:
@@ -63,16 +64,22 @@ def find(folder: Path) -> list[RunRecord]:
 
 
 def tables(records: Sequence[RunRecord]) -> dict[str, list[Row]]:
-    """By the terms of the comparison, a row for each method and its settings, the best ACC first."""
-    groups: dict[str, dict[str, list[RunRecord]]] = {}
+    """By the terms of the comparison, a row for each method, its settings and its machine, the best ACC first.
+
+    Of two runs that differ in nothing, the later counts.
+    """
+    groups: dict[str, dict[str, dict[int, RunRecord]]] = {}
     for record in records:
         terms = json.dumps(record.fingerprint, sort_keys=True)
-        settings = json.dumps({k: v for k, v in record.config.items() if k != "seed"}, sort_keys=True)
-        groups.setdefault(terms, {}).setdefault(settings, []).append(record)
+        settings = {k: v for k, v in record.config.items() if k != "seed"} | {"machine": record.device["name"]}
+        runs = groups.setdefault(terms, {}).setdefault(json.dumps(settings, sort_keys=True), {})
+        runs[record.config.get("seed", 0)] = record
     found: dict[str, list[Row]] = {}
-    for terms, runs in groups.items():
-        ordered = [sorted(each, key=lambda record: record.config["seed"]) for each in runs.values()]
-        rows = [Row(each[0].config["model"], tuple(each)) for each in ordered]
+    for terms, methods in groups.items():
+        rows = []
+        for by_seed in methods.values():
+            ordered = tuple(by_seed[seed] for seed in sorted(by_seed))
+            rows.append(Row(ordered[0].config["model"], ordered))
         found[title(json.loads(terms), len(found))] = sorted(rows, key=lambda row: -row.mean("acc"))
     return found
 
