@@ -49,7 +49,7 @@ def test_other_terms_are_another_table(record):
 
 
 def test_just_learnt_is_the_diagonal(record):
-    made = replace(record, accuracy_matrix=[[0, 0], [0.5, 0.1], [0.2, 0.9]])
+    made = replace(record, accuracy_matrix=[[0.0, 0.0], [0.5, 0.1], [0.2, 0.9]])
     assert Row("gem", (made,)).mean("just learnt") == pytest.approx(70)
 
 
