@@ -36,6 +36,10 @@ class RunConfig:
     batch_size: int = setting(10, "images a step")
     lr: float | None = setting(0.1, "step size of plain SGD")
     buffer_size: int = setting(10, "memory of each task: the bytes of so many whole images")
+    memory_bytes: str | None = setting(None, "the budget in bytes instead: 30KB/task, or 600KB for all tasks together")
+    codec: str | None = setting(
+        None, "how images are kept: raw, jpeg:Q, webp:Q, coo, bitmask, cam, cam+deflate, gist:webp:Q+cam"
+    )
     accounting: str = setting("bytes", "what counts, everything or colours only", ("bytes", "values"))
     regularization: float | None = setting(
         1.0, "weight of what holds old tasks: EWC's penalty, LwF's and iCaRL's distillation"
@@ -84,7 +88,7 @@ class RunConfig:
 
 
 SHARED = ("model", "dataset", "preset", "seed", "n_tasks", "samples_per_task", "class_order", "image_size", "n_epochs",
-          "batch_size", "buffer_size", "accounting")  # fmt: skip
+          "batch_size", "buffer_size", "memory_bytes", "accounting")  # fmt: skip
 # settings that mean something for every method: buffer_size and accounting state the terms of a comparison
 
 

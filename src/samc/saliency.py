@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Float, Int64, UInt8
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -24,7 +24,15 @@ class Explainable(Protocol):
 def grad_cam(
     model: nn.Module, x: Float[Tensor, "b c h w"], y: Int64[Tensor, "b"], task: int, target: Target = "label"
 ) -> Float[Tensor, "b h w"]:
-    """A map in [0, 1] for each image; all zero where nothing spoke for the class.
+    """A map in [0, 1] for each image, at the image's size; all zero where nothing spoke for the class."""
+    coarse = coarse_cam(model, x, y, task, target)
+    return normalised(F.interpolate(coarse[:, None], size=x.shape[2:], mode="bilinear", align_corners=False)[:, 0])
+
+
+def coarse_cam(
+    model: nn.Module, x: Float[Tensor, "b c h w"], y: Int64[Tensor, "b"], task: int, target: Target = "label"
+) -> Float[Tensor, "b i j"]:
+    """The map at the network's own resolution, not yet scaled.
 
     The class explained is the label (the paper's Eq. 5) or what the model predicts (the authors' code).
     The model is borrowed in eval mode and returned as found: mode, batch-norm statistics and `.grad` untouched.
@@ -41,9 +49,14 @@ def grad_cam(
             (slopes,) = torch.autograd.grad(scores.gather(1, chosen[:, None]).sum(), features)
     features = features.detach()
     weights = slopes.mean((2, 3), keepdim=True)
-    coarse = F.relu((weights * features).sum(1, keepdim=True))
-    fine = F.interpolate(coarse, size=x.shape[2:], mode="bilinear", align_corners=False)[:, 0]
-    return normalised(fine)
+    return F.relu((weights * features).sum(1))
+
+
+def as_bytes(maps: Float[Tensor, "b i j"]) -> UInt8[Tensor, "b i j"]:
+    """Each map with its highest value at 255; one of a network that has diverged is zero."""
+    highest = maps.amax((1, 2), keepdim=True)
+    scaled = 255 * maps / highest.clamp_min(torch.finfo(maps.dtype).tiny)
+    return scaled.nan_to_num(0, 0, 0).round().to(torch.uint8)
 
 
 def normalised(maps: Float[Tensor, "b h w"]) -> Float[Tensor, "b h w"]:
@@ -51,30 +64,6 @@ def normalised(maps: Float[Tensor, "b h w"]) -> Float[Tensor, "b h w"]:
     low, high = maps.amin((1, 2), keepdim=True), maps.amax((1, 2), keepdim=True)
     spread = high - low
     return torch.where(spread > 0, (maps - low) / spread.clamp_min(torch.finfo(maps.dtype).tiny), 0.0)
-
-
-def kept_pixels(
-    saliency: Float[Tensor, "b h w"], threshold: float, most: int
-) -> tuple[Bool[Tensor, "b h w"], Bool[Tensor, "b"]]:
-    """The pixels above the threshold, and for which images that rule had to give way.
-
-    It gives way where nothing is salient (the whole image is wanted then) and where more pixels are wanted than the
-    `most` that fit; then the most salient ones are kept, the nearer to the centre the sooner among equals.
-    """
-    height, width = saliency.shape[1:]
-    mask = saliency > threshold
-    empty = saliency.amax((1, 2)) <= 0
-    mask |= empty[:, None, None]
-    bent = empty | (mask.sum((1, 2)) > most)
-    if most < height * width and bool(bent.any()):
-        rows = torch.arange(height, device=saliency.device)[:, None] - (height - 1) / 2
-        columns = torch.arange(width, device=saliency.device)[None, :] - (width - 1) / 2
-        by_distance = (rows**2 + columns**2).flatten().argsort(stable=True)
-        by_saliency = saliency[bent].flatten(1)[:, by_distance].argsort(dim=1, descending=True, stable=True)
-        best = by_distance[by_saliency[:, :most]]
-        top = torch.zeros(int(bent.sum()), height * width, dtype=torch.bool, device=saliency.device)
-        mask[bent] &= top.scatter_(1, best, True).view(-1, height, width)
-    return mask, bent
 
 
 @contextmanager

@@ -43,12 +43,16 @@ class Completion:
         return torch.where(kept, coarse, painted.clamp(0, 1))
 
     def learn(
-        self, images: UInt8[np.ndarray, "b c h w"], masks: Bool[np.ndarray, "b h w"], lr: float
+        self,
+        images: UInt8[np.ndarray, "b c h w"],
+        seen: UInt8[np.ndarray, "b c h w"],
+        masks: Bool[np.ndarray, "b h w"],
+        lr: float,
     ) -> Float[Tensor, ""]:
-        """One SGD step of the autoencoder towards the true images; returns the reconstruction loss before it."""
+        """One SGD step of the autoencoder from what was seen of images to the true ones; returns the loss before it."""
         assert self.autoencoder is not None
         self.autoencoder.train()
-        coarse, _ = self.coarse(images, masks)
+        coarse, _ = self.coarse(seen, masks)
         truth = torch.from_numpy(images).to(self.device).float() / 255
         parameters = list(self.autoencoder.parameters())
         loss = F.mse_loss(self.autoencoder(coarse), truth)

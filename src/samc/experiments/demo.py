@@ -12,6 +12,7 @@ from samc.config import resolve
 from samc.learners import build, method
 from samc.learners.base import Learner, StepStats
 from samc.learners.samc import SAMC
+from samc.memory.selection import STEPS, stretched
 from samc.protocol import Watcher, run
 from samc.record import RunRecord
 from samc.streams import Stream, Task, split_synthetic
@@ -37,15 +38,15 @@ class Witness(Watcher):
 
     def __init__(self, last: int = 60):
         self.last = last
-        self.seen: dict[int, deque[tuple[Tensor, Tensor]]] = {}
+        self.seen: dict[int, deque[tuple[Tensor, np.ndarray]]] = {}
 
     def begin(self, stream: Stream, learner: Learner, steps: Sequence[int]) -> None:
         self.stream, self.learner = stream, learner
 
     def step(self, task: Task, number: int, x: Tensor, stats: StepStats) -> None:
-        assert stats.saliency is not None
+        assert stats.kept is not None
         pairs = self.seen.setdefault(task.id, deque(maxlen=self.last))
-        pairs.extend(zip(x.cpu(), stats.saliency.cpu(), strict=True))
+        pairs.extend(zip(x.cpu(), stretched(stats.kept.maps, *x.shape[2:]) / STEPS, strict=True))
 
     def remembered(self, per_task: int) -> list[Remembered]:
         """The newest memories of each task, one a class as far as they go, as the next task would replay them."""
@@ -65,7 +66,7 @@ class Witness(Watcher):
                         task=task,
                         name=self.stream.class_names[label],
                         truth=truth.permute(1, 2, 0).numpy() / 255,
-                        saliency=saliency.numpy(),
+                        saliency=saliency,
                         mask=masks[-back],
                         completed=completed[-back],
                         nbytes=items[-back].nbytes,

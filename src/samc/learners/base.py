@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from samc.clock import Clock
 from samc.errors import ConfigError, DataError
 from samc.gradients import descend
+from samc.memory import Selection
 from samc.models import ReducedResNet18
 from samc.saliency import eval_mode
 from samc.streams.base import Task
@@ -25,8 +26,7 @@ class StepStats:
     """What one online step was like; tensors stay on the device until somebody looks."""
 
     loss: Float[Tensor, ""]
-    saliency: Float[Tensor, "b h w"] | None = None
-    mask: Bool[Tensor, "b h w"] | None = None
+    kept: Selection | None = None
 
 
 @runtime_checkable

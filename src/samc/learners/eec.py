@@ -15,7 +15,7 @@ from samc.errors import ConfigError
 from samc.gradients import Batch, gradient
 from samc.learners.base import EVALUATION_BATCH
 from samc.learners.rehearsal import ReplayLearner
-from samc.memory.buffer import Accounting, whole_image_bytes
+from samc.memory import Accounting, budget_of
 from samc.memory.episodes import Episodes, check_room, keep
 from samc.models import InpaintingAutoencoder
 from samc.models.autoencoder import WIDTHS, code_grid, painted
@@ -33,7 +33,15 @@ class EEC(ReplayLearner):
     Each task has an autoencoder of its own, whose decoder is kept. γ is how much accuracy is lost by painting anew.
     """
 
-    settings = (*ReplayLearner.settings, "buffer_size", "accounting", "encoder_steps", "encoder_lr", "content_weight")
+    settings = (
+        *ReplayLearner.settings,
+        "buffer_size",
+        "memory_bytes",
+        "accounting",
+        "encoder_steps",
+        "encoder_lr",
+        "content_weight",
+    )
 
     def __init__(
         self,
@@ -44,6 +52,7 @@ class EEC(ReplayLearner):
         encoder_lr: float = 0.003,
         content_weight: float = 0.1,
         budget_images: int = 10,
+        memory_bytes: str | None = None,
         accounting: Accounting = "bytes",
         **network: Any,
     ):
@@ -51,8 +60,10 @@ class EEC(ReplayLearner):
             found = f"{budget_images}, {encoder_steps}, {encoder_lr} and {content_weight}"
             needed = "buffer-size and encoder-steps are at least 1, encoder-lr above 0, content-weight in [0, 1]"
             raise ConfigError(f"{needed}; got {found}")
-        self.budget_images, self.accounting = budget_images, accounting
-        self.budget_bytes = budget_images * whole_image_bytes(image_shape, num_classes, accounting)
+        budget = budget_of(image_shape, num_classes, budget_images, accounting, memory_bytes)
+        if not budget.per_task:
+            raise ConfigError(f"eec cannot shrink what it has encoded; say memory-bytes as {memory_bytes}/task")
+        self.budget_images, self.accounting, self.budget_bytes = budget_images, accounting, budget.total
         self.encoder_steps, self.encoder_lr, self.content_weight = encoder_steps, encoder_lr, content_weight
         self.code_width = WIDTHS[-1] * math.prod(code_grid(*image_shape[1:]))
         self.episodes: dict[int, Episodes] = {}

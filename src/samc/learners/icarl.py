@@ -14,6 +14,9 @@ from samc.learners.rehearsal import RehearsalLearner
 from samc.saliency import eval_mode
 from samc.streams.base import Task
 
+MOST_EXEMPLARS = 500
+# of a class that are ranked; packed small, that many may fit
+
 
 def herd(features: Float[Tensor, "n d"], count: int) -> Int64[Tensor, "m"]:
     """Which of these points to keep, best first: each brings the mean of those chosen nearest to the mean of all."""
@@ -59,7 +62,7 @@ class ICaRL(DistillingLearner, RehearsalLearner):
             parts = task.x.split(EVALUATION_BATCH)
             features = torch.cat([self.embedded(self.admit_images(part)).cpu() for part in parts])
             ranked = [(task.y == label).nonzero()[:, 0] for label in sorted(set(task.y.tolist()))]
-            ranked = [rows[herd(features[rows], self.memory.budget_images)] for rows in ranked]
+            ranked = [rows[herd(features[rows], MOST_EXEMPLARS)] for rows in ranked]
             # one exemplar of each class in turn, so that a budget that classes do not divide is used up
             order = [int(rows[rank]) for rank in range(max(map(len, ranked))) for rows in ranked if rank < len(rows)]
             rows = torch.tensor(order[::-1])

@@ -7,11 +7,9 @@ import torch
 from jaxtyping import Bool, Float, Int64, UInt8
 from torch import Tensor
 
-from samc.errors import unknown
 from samc.gradients import Batch, gradient
 from samc.learners.base import NetworkLearner, StepStats
-from samc.memory import CODECS, EpisodicMemory
-from samc.memory.buffer import Accounting
+from samc.memory import Accounting, EpisodicMemory, Selection, budget_of, parse, whole
 from samc.streams.base import Task
 
 
@@ -82,7 +80,8 @@ class ReplayLearner(NetworkLearner):
 class RehearsalLearner(ReplayLearner):
     """Replays images from an episodic memory; keeps each batch whole after its step, unless a method chooses."""
 
-    settings = (*NetworkLearner.settings, "buffer_size", "accounting")
+    settings = (*NetworkLearner.settings, "buffer_size", "memory_bytes", "accounting", "codec")
+    default_codec = "raw"
     fair_sample = False
     # whether a full memory keeps a uniform sample of the task instead of its newest images
 
@@ -92,15 +91,18 @@ class RehearsalLearner(ReplayLearner):
         image_shape: tuple[int, int, int],
         *,
         budget_images: int = 10,
+        memory_bytes: str | None = None,
         accounting: Accounting = "bytes",
-        codec: str = "raw",
+        codec: str | None = None,
         **network: Any,
     ):
         super().__init__(num_classes, image_shape, **network)
-        if codec not in CODECS:
-            raise unknown("codec", codec, CODECS)
+        self.budget_images = budget_images if memory_bytes is None else None
+        budget = budget_of(image_shape, num_classes, budget_images, accounting, memory_bytes)
         reservoir = self.random if self.fair_sample else None
-        self.memory = EpisodicMemory(CODECS[codec](image_shape), num_classes, budget_images, accounting, reservoir)
+        self.memory = EpisodicMemory(
+            parse(codec or self.default_codec, image_shape), num_classes, budget, accounting, reservoir
+        )
 
     def recall(self) -> list[Batch]:
         found = []
@@ -116,10 +118,10 @@ class RehearsalLearner(ReplayLearner):
         """Remembered images as the network takes them."""
         return torch.from_numpy(images).to(self.device, memory_format=torch.channels_last).float() / 255
 
-    def remember(self, batch: Batch, masks: Bool[Tensor, "b h w"] | None = None) -> None:
-        """Offer a batch to the memory of its task: all of its pixels, or those in the masks."""
+    def remember(self, batch: Batch, kept: Selection | None = None) -> None:
+        """Offer a batch to the memory of its task: all of its pixels, or those selected."""
         with self.clock("encoding"):
-            kept = np.ones((len(batch.y), *self.image_shape[1:]), bool) if masks is None else masks.cpu().numpy()
+            kept = kept or whole(len(batch.y), *self.image_shape[1:])
             self.memory.add(batch.task, as_bytes(batch.x), kept, as_array(batch.y))
 
     def memory_parts(self) -> dict[str, int]:
@@ -128,8 +130,9 @@ class RehearsalLearner(ReplayLearner):
     def memory_report(self) -> dict[str, Any]:
         images = self.memory.images_per_task
         return super().memory_report() | {
-            "budget_images": self.memory.budget_images,
+            "budget_images": self.budget_images,
             "budget_bytes": self.memory.budget_bytes,
+            "codec": self.memory.codec.spec,
             "images_per_task": [images[task] for task in sorted(images)],
             "accounting": self.memory.accounting,
         }

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from samc.completion import Completion, parse
+from samc.completion import Completion, as_it_is, parse
 from samc.errors import ConfigError, unknown
 from samc.gradients import Batch
 from samc.learners.agem import AGEM
@@ -18,8 +18,10 @@ from samc.learners.base import StepStats
 from samc.learners.er import ER
 from samc.learners.gem import GEM
 from samc.learners.rehearsal import as_bytes
+from samc.memory import Selection, select
 from samc.models import InpaintingAutoencoder
-from samc.saliency import Target, grad_cam, kept_pixels
+from samc.saliency import Target, coarse_cam
+from samc.saliency import as_bytes as maps_as_bytes
 from samc.streams.base import Task
 
 RULES: dict[str, Callable[[Any, Batch, list[Batch]], tuple[Tensor, Tensor]]]
@@ -40,6 +42,7 @@ class SAMC(GEM):
         "autoencoder_steps",
         "autoencoder_lr",
     )
+    default_codec = "coo"
 
     def __init__(
         self,
@@ -53,10 +56,9 @@ class SAMC(GEM):
         autoencoder_steps: int = 100,
         autoencoder_lr: float = 0.1,
         replay: Literal["gem", "agem", "er"] = "gem",
-        codec: str = "coo",
         **rehearsal: Any,
     ):
-        super().__init__(num_classes, image_shape, codec=codec, **rehearsal)
+        super().__init__(num_classes, image_shape, **rehearsal)
         if replay not in RULES:
             raise unknown("replay rule", replay, RULES)
         self.replay = replay
@@ -74,6 +76,8 @@ class SAMC(GEM):
         self.autoencoder_steps = autoencoder_steps
         self.autoencoder_lr = autoencoder_lr
         rule, learnt = parse(completion)
+        if self.memory.codec.gist:
+            rule = as_it_is  # a gist is better than any guess: completion starts from it
         self.autoencoder: InpaintingAutoencoder | None = None
         if learnt:
             # alone it paints the whole picture; after a rule it may also learn a correction: docs/fidelity.md
@@ -94,19 +98,20 @@ class SAMC(GEM):
         batch = Batch(x, y, task)
         g, loss = self.replayed_gradient(batch)  # line 8: θ ← OPT_θ(θ, B_t, M̃_{k<t}, α)
         self.step(g)
-        saliency, mask, bent = self.salient(batch)  # line 10: x' ← 1{Grad-CAM(x, f_θ, y) > μ}
-        self.remember(batch, mask)  # line 12: M_t ← M_t ∪ (COO(x'), y)
+        kept, bent = self.salient(batch)  # line 10: x' ← 1{Grad-CAM(x, f_θ, y) > μ}
+        self.remember(batch, kept)  # line 12: M_t ← M_t ∪ (COO(x'), y)
         self.bent_masks += int(bent.sum())
-        return StepStats(loss, saliency, mask)
+        return StepStats(loss, kept)
 
     def replay_rule(self, batch: Batch, memories: list[Batch]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
         return RULES[self.replay](self, batch, memories)
 
-    def salient(self, batch: Batch) -> tuple[Float[Tensor, "b h w"], Bool[Tensor, "b h w"], Bool[Tensor, "b"]]:
-        """Grad-CAM's maps, the pixels to keep, and for which images the threshold had to give way."""
+    def salient(self, batch: Batch) -> tuple[Selection, Bool[np.ndarray, "b"]]:
+        """The pixels to keep, and for which images the threshold had to give way."""
         with self.clock("saliency"):
-            saliency = grad_cam(self.model, batch.x, batch.y, batch.task, self.saliency_target)
-            return saliency, *kept_pixels(saliency, self.threshold, self.memory.most_pixels)
+            maps = coarse_cam(self.model, batch.x, batch.y, batch.task, self.saliency_target)
+            coarse = maps_as_bytes(maps).cpu().numpy()
+            return select(coarse, self.threshold, *self.image_shape[1:], self.memory.most_pixels)
 
     def end_task(self, task: Task) -> None:
         """Line 16: ξ ← OPT_ξ(ξ, M_t, D_t, β): a few steps of SGD from masked to true images of this task."""
@@ -115,9 +120,11 @@ class SAMC(GEM):
             return
         for rows in torch.randint(len(task.x), (self.autoencoder_steps, 10), generator=self.random):
             x, y = self.admit(task.x[rows], task.y[rows], task.id)
-            _, mask, _ = self.salient(Batch(x, y, task.id))
+            kept, _ = self.salient(Batch(x, y, task.id))
             with self.clock("autoencoder"):
-                self.completion.learn(as_bytes(x), mask.cpu().numpy(), self.autoencoder_lr)
+                # as memory would give them back, a gist included
+                seen, masks = self.memory.codec.decode(self.memory.codec.encode(as_bytes(x), kept))
+                self.completion.learn(as_bytes(x), seen, masks, self.autoencoder_lr)
 
     def beside_parts(self) -> dict[str, int]:
         return (

@@ -1,29 +1,33 @@
-"""The episodic memory: encoded images of each task under a budget of bytes a task; the newest, or a fair sample."""
+"""The episodic memory: encoded images of each task under a budget of bytes; the newest, or a fair sample."""
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Int64, UInt8
 
 from samc.errors import ConfigError, DataError
-from samc.memory.codec import Codec, Shape, smallest_type
-
-Accounting = Literal["bytes", "values"]
+from samc.memory.budget import Accounting, Budget
+from samc.memory.codec import Codec, smallest_type
+from samc.memory.selection import Selection
 
 
 class Item(NamedTuple):
-    """One remembered image; `cost` is what it weighs in the account that the budget is kept in."""
+    """One remembered image: its bytes, its label, how long it is (nothing, where all are alike), and its cost.
+
+    `cost` is what it weighs in the account that the budget is kept in.
+    """
 
     blob: bytes
     label: bytes
+    size: bytes
     cost: int
 
     @property
     def nbytes(self) -> int:
-        return len(self.blob) + len(self.label)
+        return len(self.blob) + len(self.label) + len(self.size)
 
 
 @dataclass
@@ -38,64 +42,65 @@ class Shelf:
 class EpisodicMemory:
     """All that is kept of past tasks.
 
-    With accounting "bytes" everything that is stored counts: headers, positions, colours, labels.
+    With accounting "bytes" everything that is stored counts: positions, colours, headers, labels, lengths.
     With "values" only colours do, which is how the paper counts.
-    The budget is what `budget_images` whole images would take, counted the same way.
-    When a task's budget is full, its oldest items make room; given a `reservoir` to draw from, the memory keeps a
-    uniform sample of all that the task has offered instead.
+    When a task's share of the budget is full, its oldest items make room; given a `reservoir` to draw from, the memory
+    keeps a uniform sample of all that the task has offered instead.
     """
 
     def __init__(
         self,
         codec: Codec,
         num_classes: int,
-        budget_images: int,
+        budget: Budget,
         accounting: Accounting = "bytes",
         reservoir: torch.Generator | None = None,
     ):
-        if budget_images < 1:
-            raise ConfigError(f"buffer-size is at least 1 image a task, got {budget_images}; the paper uses 10")
         self.codec = codec
         self.accounting = accounting
         self.reservoir = reservoir
         self.num_classes = num_classes
-        self.budget_images = budget_images
+        self.budget = budget
         self.label_type = smallest_type(num_classes - 1)
-        self.budget_bytes = budget_images * self.raw_image_bytes
+        # lossy pictures of noise may be larger than the noise
+        self.size_type = None if codec.blob_bytes else smallest_type(2 * int(np.prod(codec.image_shape)) + 1024)
         self.shelves: dict[int, Shelf] = {}
         if self.most_pixels < 1:
-            raise ConfigError(f"a budget of {self.budget_bytes} bytes a task cannot hold one image; raise buffer-size")
+            raise ConfigError(f"a budget of {self.budget_bytes} bytes a task cannot hold one image; raise it")
 
     @property
-    def raw_image_bytes(self) -> int:
-        """What one whole image weighs in this account."""
-        return whole_image_bytes(self.codec.image_shape, self.num_classes, self.accounting)
+    def budget_bytes(self) -> int:
+        """What each task may hold now."""
+        return self.budget.share(len(self.shelves))
 
     @property
     def most_pixels(self) -> int:
-        """The most pixels that one image may keep and still fit into an empty memory."""
+        """The most pixels that one image may keep and still fit into a task's empty share."""
         if self.accounting == "values":
             return self.budget_bytes // self.codec.image_shape[0]
-        return self.codec.most_pixels(self.budget_bytes - self.label_type.itemsize)
+        return self.codec.most_pixels(self.budget_bytes - self.overhead_bytes)
+
+    @property
+    def overhead_bytes(self) -> int:
+        """What every item takes besides its blob: its label, and its length if lengths differ."""
+        return self.label_type.itemsize + (self.size_type.itemsize if self.size_type else 0)
 
     def add(
-        self,
-        task: int,
-        images: UInt8[np.ndarray, "b c h w"],
-        masks: Bool[np.ndarray, "b h w"],
-        labels: Int64[np.ndarray, "b"],
+        self, task: int, images: UInt8[np.ndarray, "b c h w"], kept: Selection, labels: Int64[np.ndarray, "b"]
     ) -> None:
         """Remember these images, one after the other."""
         if len(labels) and not 0 <= labels.min() <= labels.max() < self.num_classes:
             raise DataError(f"labels go from 0 to {self.num_classes - 1}; got {labels.min()} to {labels.max()}")
-        for blob, label in zip(self.codec.encode(images, masks), labels.astype(self.label_type), strict=True):
+        for blob, label in zip(self.codec.encode(images, kept), labels.astype(self.label_type), strict=True):
             self.put(task, self.item(blob, label.tobytes()))
 
     def put(self, task: int, item: Item) -> None:
         """The one place where memory grows: room is made before anything is added."""
+        shelf = self.shelf(task)
         if item.cost > self.budget_bytes:
-            raise DataError(f"one image takes {item.cost} bytes, the whole task has {self.budget_bytes}")
-        shelf = self.shelves.setdefault(task, Shelf())
+            raise DataError(
+                f"one image takes {item.cost} bytes, the whole task has {self.budget_bytes}; raise the budget"
+            )
         shelf.offered += 1
         full = shelf.cost + item.cost > self.budget_bytes
         if full and self.reservoir is not None and self.draw(shelf.offered) >= len(shelf.items):
@@ -103,6 +108,14 @@ class EpisodicMemory:
         self.make_room(shelf, item.cost)
         shelf.items.append(item)
         shelf.cost += item.cost
+
+    def shelf(self, task: int) -> Shelf:
+        """A task's shelf; a new one takes its share of a common budget from the others."""
+        if task not in self.shelves:
+            self.shelves[task] = Shelf()
+            for other in self.shelves.values():
+                self.make_room(other, 0)
+        return self.shelves[task]
 
     def make_room(self, shelf: Shelf, wanted: int) -> None:
         """Drop items, the oldest or any of them, until so much more fits."""
@@ -115,8 +128,9 @@ class EpisodicMemory:
         return int(torch.randint(below, (), generator=self.reservoir))
 
     def item(self, blob: bytes, label: bytes) -> Item:
-        cost = len(blob) + len(label) if self.accounting == "bytes" else self.codec.parts(blob)["colours"]
-        return Item(blob, label, cost)
+        size = np.array(len(blob), self.size_type).tobytes() if self.size_type else b""
+        everything = len(blob) + len(label) + len(size)
+        return Item(blob, label, size, everything if self.accounting == "bytes" else self.codec.parts(blob)["colours"])
 
     def recall(
         self, task: int
@@ -129,7 +143,7 @@ class EpisodicMemory:
 
     @property
     def tasks(self) -> list[int]:
-        return list(self.shelves)
+        return [task for task, shelf in self.shelves.items() if shelf.items]
 
     @property
     def nbytes(self) -> int:
@@ -141,32 +155,24 @@ class EpisodicMemory:
         parts: Counter[str] = Counter(labels=0)
         for shelf in self.shelves.values():
             for item in shelf.items:
-                parts.update(self.codec.parts(item.blob), labels=len(item.label))
-        return dict(sorted(parts.items()))
+                parts.update(self.codec.parts(item.blob), labels=len(item.label), lengths=len(item.size))
+        return {name: size for name, size in sorted(parts.items()) if size or name == "labels"}
 
     @property
     def images_per_task(self) -> dict[int, int]:
         return {task: len(shelf.items) for task, shelf in self.shelves.items()}
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[int, Any]:
         return {
             task: {"items": [(item.blob, item.label) for item in shelf.items], "offered": shelf.offered}
             for task, shelf in self.shelves.items()
         }
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[int, Any]) -> None:
         """Under a smaller budget than the state was made with, items make room as they always do."""
-        self.shelves = {}
+        self.shelves = {task: Shelf(offered=saved["offered"]) for task, saved in state.items()}
         for task, saved in state.items():
-            items = deque(self.item(blob, label) for blob, label in saved["items"])
-            shelf = Shelf(items, sum(item.cost for item in items), saved["offered"])
+            shelf = self.shelves[task]
+            shelf.items.extend(self.item(blob, label) for blob, label in saved["items"])
+            shelf.cost = sum(item.cost for item in shelf.items)
             self.make_room(shelf, 0)
-            self.shelves[task] = shelf
-
-
-def whole_image_bytes(image_shape: Shape, num_classes: int, accounting: Accounting) -> int:
-    """What budgets are counted in: one raw image, with its label where everything counts."""
-    if accounting not in ("bytes", "values"):
-        raise ConfigError(f"accounting is bytes or values, got {accounting!r}")
-    label = smallest_type(num_classes - 1).itemsize
-    return int(np.prod(image_shape)) + (label if accounting == "bytes" else 0)
