@@ -67,7 +67,7 @@ class NetworkLearner:
     ):
         if not 0 < lr < math.inf:
             raise ConfigError(f"lr is above 0, got {lr}; the paper uses 0.1")
-        self.image_shape = tuple(image_shape)
+        self.image_shape = image_shape
         self.lr = lr
         self.seed = seed
         self.device = torch.device(device)

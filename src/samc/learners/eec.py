@@ -14,7 +14,7 @@ from samc.completion.encoder import learn_to_encode
 from samc.errors import ConfigError
 from samc.gradients import Batch, gradient
 from samc.learners.base import EVALUATION_BATCH
-from samc.learners.rehearsal import ReplayLearner
+from samc.learners.rehearsal import TERMS, ReplayLearner
 from samc.memory import Accounting, budget_of
 from samc.memory.episodes import Episodes, check_room, keep
 from samc.models import InpaintingAutoencoder
@@ -33,15 +33,7 @@ class EEC(ReplayLearner):
     Each task has an autoencoder of its own, whose decoder is kept. γ is how much accuracy is lost by painting anew.
     """
 
-    settings = (
-        *ReplayLearner.settings,
-        "buffer_size",
-        "memory_bytes",
-        "accounting",
-        "encoder_steps",
-        "encoder_lr",
-        "content_weight",
-    )
+    settings = (*ReplayLearner.settings, *TERMS, "encoder_steps", "encoder_lr", "content_weight")
 
     def __init__(
         self,

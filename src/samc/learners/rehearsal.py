@@ -12,6 +12,9 @@ from samc.learners.base import NetworkLearner, StepStats
 from samc.memory import Accounting, EpisodicMemory, Selection, budget_of, parse, whole
 from samc.streams.base import Task
 
+TERMS = ("buffer_size", "memory_bytes", "accounting")
+# the settings that say how much may be kept
+
 
 class ReplayLearner(NetworkLearner):
     """Uses images of past tasks in every step. A method says which (`recall`) and how (`replay_rule`)."""
@@ -80,7 +83,7 @@ class ReplayLearner(NetworkLearner):
 class RehearsalLearner(ReplayLearner):
     """Replays images from an episodic memory; keeps each batch whole after its step, unless a method chooses."""
 
-    settings = (*NetworkLearner.settings, "buffer_size", "memory_bytes", "accounting", "codec")
+    settings = (*NetworkLearner.settings, *TERMS, "codec")
     default_codec = "raw"
     fair_sample = False
     # whether a full memory keeps a uniform sample of the task instead of its newest images
@@ -100,9 +103,8 @@ class RehearsalLearner(ReplayLearner):
         self.budget_images = budget_images if memory_bytes is None else None
         budget = budget_of(image_shape, num_classes, budget_images, accounting, memory_bytes)
         reservoir = self.random if self.fair_sample else None
-        self.memory = EpisodicMemory(
-            parse(codec or self.default_codec, image_shape), num_classes, budget, accounting, reservoir
-        )
+        how = parse(codec or self.default_codec, image_shape)
+        self.memory = EpisodicMemory(how, num_classes, budget, accounting, reservoir)
 
     def recall(self) -> list[Batch]:
         found = []

@@ -110,8 +110,8 @@ class SAMC(GEM):
         """The pixels to keep, and for which images the threshold had to give way."""
         with self.clock("saliency"):
             maps = coarse_cam(self.model, batch.x, batch.y, batch.task, self.saliency_target)
-            coarse = maps_as_bytes(maps).cpu().numpy()
-            return select(coarse, self.threshold, *self.image_shape[1:], self.memory.most_pixels)
+            _, height, width = self.image_shape
+            return select(maps_as_bytes(maps).cpu().numpy(), self.threshold, height, width, self.memory.most_pixels)
 
     def end_task(self, task: Task) -> None:
         """Line 16: ξ ← OPT_ξ(ξ, M_t, D_t, β): a few steps of SGD from masked to true images of this task."""

@@ -98,9 +98,7 @@ class EpisodicMemory:
         """The one place where memory grows: room is made before anything is added."""
         shelf = self.shelf(task)
         if item.cost > self.budget_bytes:
-            raise DataError(
-                f"one image takes {item.cost} bytes, the whole task has {self.budget_bytes}; raise the budget"
-            )
+            raise DataError(f"one image takes {item.cost} bytes, its task has {self.budget_bytes}; raise the budget")
         shelf.offered += 1
         full = shelf.cost + item.cost > self.budget_bytes
         if full and self.reservoir is not None and self.draw(shelf.offered) >= len(shelf.items):

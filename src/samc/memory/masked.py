@@ -142,7 +142,7 @@ class Bitmask(Masked):
 
 
 class Cam(Masked):
-    """The saliency map at the network's own resolution, a byte a cell, and the cut: the mask is made again from them."""
+    """The saliency map at the network's own resolution, a byte a cell, and the cut; the mask is made from them."""
 
     name = "cam"
 

@@ -61,7 +61,7 @@ def masks_of(
 
 
 def stretched(maps: UInt8[np.ndarray, "b i j"], height: int, width: int) -> Int64[np.ndarray, "b h w"]:
-    """Maps at the image's size, each stretched from 0 to 65535; a flat one is 0 everywhere. Whole numbers throughout."""
+    """Maps at the image's size, each stretched from 0 to 65535; a flat one is 0 everywhere. Whole numbers only."""
     # products of small whole numbers are exact in double precision, in whatever order they are added
     fine = weights(height, maps.shape[1]) @ maps.astype(np.float64) @ weights(width, maps.shape[2]).T
     low, high = fine.min((1, 2), keepdims=True), fine.max((1, 2), keepdims=True)
