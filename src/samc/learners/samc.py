@@ -111,7 +111,8 @@ class SAMC(GEM):
         with self.clock("saliency"):
             maps = coarse_cam(self.model, batch.x, batch.y, batch.task, self.saliency_target)
             _, height, width = self.image_shape
-            return select(maps_as_bytes(maps).cpu().numpy(), self.threshold, height, width, self.memory.most_pixels)
+            coarse, codec = maps_as_bytes(maps).cpu().numpy(), self.memory.codec
+            return select(coarse, self.threshold, height, width, self.memory.most_pixels, gist=codec.gist)
 
     def end_task(self, task: Task) -> None:
         """Line 16: ξ ← OPT_ξ(ξ, M_t, D_t, β): a few steps of SGD from masked to true images of this task."""

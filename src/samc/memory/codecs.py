@@ -2,19 +2,31 @@
 
 from samc.errors import ConfigError, unknown
 from samc.memory.codec import Codec, Raw, Shape
-from samc.memory.gist import Gist
+from samc.memory.gist import Focus, Gist
 from samc.memory.masked import Bitmask, Cam, Coordinates, Masked
 from samc.memory.pictures import Jpeg, Picture, Thumbnail, WebP
 
 MASKED: dict[str, type[Masked]] = {"coo": Coordinates, "bitmask": Bitmask, "cam": Cam}
 PICTURES: dict[str, type[Picture]] = {"jpeg": Jpeg, "webp": WebP, "thumb": Thumbnail}
-NAMES = ("raw", "jpeg:Q", "webp:Q", "thumb:N", *MASKED, "cam+deflate", "bitmask+deflate", "gist:webp:Q+cam")
+NAMES = (
+    "raw",
+    "jpeg:Q",
+    "webp:Q",
+    "thumb:N",
+    *MASKED,
+    "cam+deflate",
+    "bitmask+deflate",
+    "gist:webp:Q+cam",
+    "focus:webp:Q",
+)
 
 
 def parse(spec: str, image_shape: Shape) -> Codec:
     """A codec from its name: raw, jpeg:20, coo, cam+deflate, gist:webp:5+cam."""
     if spec == "raw":
         return Raw(image_shape)
+    if spec.startswith("focus:"):
+        return Focus(picture(spec.removeprefix("focus:"), image_shape))
     if spec.startswith("gist:"):
         under, _, over = spec.removeprefix("gist:").partition("+")
         return Gist(picture(under, image_shape), masked(over, image_shape))

@@ -27,18 +27,18 @@ def whole(count: int, height: int, width: int) -> Selection:
 
 
 def select(
-    maps: UInt8[np.ndarray, "b i j"], threshold: float, height: int, width: int, most: int
+    maps: UInt8[np.ndarray, "b i j"], threshold: float, height: int, width: int, most: int, *, gist: bool = False
 ) -> tuple[Selection, Bool[np.ndarray, "b"]]:
     """Pixels whose saliency, stretched to [0, 1], is above the threshold; and for which images that had to give way.
 
     It gives way where nothing is salient (the whole image is wanted then) and where more pixels are wanted than the
     memory can ever hold: the cut is raised until they fit. Where nothing is salient and the whole does not fit, the
-    centre is taken to be.
+    centre is taken to be. With a gist of the image under it, nothing salient is nothing kept.
     """
     levels = stretched(maps, height, width)
     cuts = np.full(len(maps), int(threshold * STEPS), np.uint16)
     flat = levels.max((1, 2)) == 0
-    bent = flat | ((levels > cuts[:, None, None]).sum((1, 2)) > most)
+    bent = (flat & (not gist)) | ((levels > cuts[:, None, None]).sum((1, 2)) > most)
     maps = maps.copy()
     for row in np.flatnonzero(bent):
         if flat[row] and height * width <= most:
