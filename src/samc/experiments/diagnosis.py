@@ -50,7 +50,9 @@ class Diagnosis(Watcher):
     def begin(self, stream: Stream, learner: Learner, steps: Sequence[int]) -> None:
         if not isinstance(learner, SAMC):
             name = type(learner).__name__.lower()
-            raise ConfigError(f"--diagnose measures what the paper says of samc; {name} has no completed memory")
+            raise ConfigError(
+                f"--diagnose looks at completed memories, {name} has none; use --model samc or leave it out"
+            )
         if learner.memory.tasks:
             raise ConfigError("--diagnose needs to see every image that is remembered; begin with an empty memory")
         self.learner = learner

@@ -28,7 +28,7 @@ def claims(diagnosis: dict[str, Any]) -> Table:
     return table
 
 
-def shown(value: float | None, scale: float, digits: int) -> str:
+def shown(value: float | None, scale: int, digits: int) -> str:
     return "–" if value is None else f"{scale * value:.{digits}f}"
 
 
