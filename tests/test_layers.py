@@ -13,10 +13,11 @@ FLOORS = (
     ("protocol",),
     ("record",),
     ("learners",),
-    ("saliency", "memory", "completion", "projection", "gradients", "models", "streams", "metrics", "device", "clock"),
+    ("saliency", "memory", "completion", "projection", "gradients", "models", "streams", "metrics", "similarity",
+     "device", "clock"),
     ("config",),
     ("errors", "version"),
-)
+)  # fmt: skip
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 

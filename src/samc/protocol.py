@@ -22,6 +22,7 @@ class Watcher:
 
     def __exit__(self, *_: object) -> None: ...
     def begin(self, stream: Stream, learner: Learner, steps: Sequence[int]) -> None: ...
+    def before_step(self, task: Task, number: int, x: Tensor, y: Tensor) -> None: ...
     def step(self, task: Task, number: int, x: Tensor, stats: StepStats) -> None: ...
     def evaluated(self, tasks_learnt: int, accuracies: list[float]) -> None: ...
 
@@ -48,6 +49,8 @@ def run(
     for task in stream:
         learner.begin_task(task)
         for number, (x, y) in enumerate(task.batches(batch_size, n_epochs)):
+            for watcher in watchers:
+                watcher.before_step(task, number, x, y)
             stats = learner.observe(x, y, task.id)
             for watcher in watchers:
                 watcher.step(task, number, x, stats)

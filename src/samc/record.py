@@ -7,7 +7,7 @@ import platform
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,14 @@ class RunRecord:
     fingerprint: dict[str, Any]
     versions: dict[str, str]
     device: dict[str, Any]
+    diagnosis: dict[str, Any] | None = None
+    # how far the paper's claims held, for a run that was asked to measure it; absent from the file otherwise
 
     def save(self, folder: Path, *, replace: bool = False) -> Path:
         """Write record.json into the folder: whole, or not at all; over an earlier one only if told so."""
         path = folder / FILE
-        write_atomically(path, json.dumps(asdict(self), indent=1, allow_nan=False) + "\n", replace=replace)
+        content = {name: value for name, value in asdict(self).items() if value is not None}
+        write_atomically(path, json.dumps(content, indent=1, allow_nan=False) + "\n", replace=replace)
         return path
 
     @classmethod
@@ -50,7 +53,8 @@ class RunRecord:
         path = path / FILE if path.is_dir() else path
         try:
             content = json.loads(path.read_text())
-            return cls(**{item.name: content[item.name] for item in fields(cls)})
+            known = [item.name for item in fields(cls) if item.default is MISSING or item.name in content]
+            return cls(**{name: content[name] for name in known})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path} is not a run's record ({type(error).__name__}: {error})") from None
 

@@ -3,7 +3,7 @@
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -14,9 +14,11 @@ from rich.console import Console
 from samc.cli.progress import Bar
 from samc.config import RunConfig, flag, resolve
 from samc.device import choose
+from samc.experiments.diagnosis import Diagnosis
 from samc.learners import build, method
 from samc.protocol import run
 from samc.record import claimed_folder
+from samc.report.diagnosis import claims
 from samc.report.table import summary
 from samc.streams import open_stream
 
@@ -36,7 +38,7 @@ def command() -> Callable[..., None]:
     """The command, with one flag for each setting: a setting that is added to RunConfig is a flag at once."""
 
     def run_command(**given: Any) -> None:
-        where = {name: given.pop(name) for name in ("data_dir", "device", "out")}
+        where = {name: given.pop(name) for name in ("data_dir", "device", "out", "diagnose")}
         execute({name: value for name, value in given.items() if value is not None}, **where)
 
     hints = get_type_hints(RunConfig)
@@ -49,6 +51,7 @@ def command() -> Callable[..., None]:
         "data_dir": (Path, "where the data sets are  [default: $SAMC_DATA, else the cache folder]"),
         "device": (str, "auto, cpu or cuda  [default: auto]"),
         "out": (Path, "folder for the record  [default: runs/...]"),
+        "diagnose": (bool, "also measure, for samc, how far the paper's lemmas and theorem hold; the run is the same"),
     }
     for name, (kind, meaning) in places.items():
         option = typer.Option(flag(name), help=meaning, show_default=False)
@@ -63,7 +66,9 @@ def parameter(name: str, annotation: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def execute(given: dict[str, Any], data_dir: Path | None, device: str | None, out: Path | None) -> None:
+def execute(
+    given: dict[str, Any], data_dir: Path | None, device: str | None, out: Path | None, diagnose: bool | None
+) -> None:
     """Everything is checked before the first step: names, values, data, the place for the record."""
     console = Console()
     config, from_preset = resolve(given, method(given.get("model", RunConfig.model)).settings)
@@ -83,17 +88,21 @@ def execute(given: dict[str, Any], data_dir: Path | None, device: str | None, ou
         if from_preset:
             shown = ", ".join(f"{flag(name)} {value}" for name, value in from_preset.items())
             console.print(f"preset for {config.dataset}: {shown}", highlight=False)
+        diagnosis = Diagnosis() if diagnose else None
         with Bar(console, config.model) as bar:
             record = run(
                 stream,
                 learner,
                 batch_size=config.batch_size,
                 n_epochs=config.n_epochs,
-                watchers=[bar],
+                watchers=[bar, diagnosis] if diagnosis else [bar],
                 config=config.as_dict(),
             )
         # shown before it is written: should the disk be full by now, the figures are still on the screen
         console.print(summary({config.model: record}, f"{stream.name}, seed {config.seed}"))
+        if diagnosis:
+            record = replace(record, diagnosis=diagnosis.found())
+            console.print(claims(diagnosis.found()))
         path = record.save(folder)
     console.print(f"record: {path}", highlight=False)
 

@@ -1,0 +1,274 @@
+"""The diagnosis: known answers on a linear network, a run that does not notice it, and the command line."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import samc
+from samc.cli import main
+from samc.errors import ConfigError
+from samc.experiments.claims import examine_memory, examine_step, output_bounds
+from samc.experiments.diagnosis import Diagnosis, spread
+from samc.gradients import Batch, descend, gradient
+from samc.protocol import Watcher, run
+from samc.record import RunRecord
+from samc.report.diagnosis import decibels, shown
+from toys import coloured_squares
+
+RESULTS = Path(samc.__file__).parents[2] / "results"
+
+
+class Linear(nn.Module):
+    """Two classes, logits W x; W starts at zero, where both have probability one half."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(2, 4))
+
+    def features(self, x):
+        return x
+
+    def head(self, features, task):
+        return features.flatten(1) @ self.weight.T
+
+    def local(self, y, task):
+        return y
+
+    def forward(self, x, task):
+        return self.head(self.features(x), task)
+
+
+def batch(values, label, task):
+    return Batch(torch.tensor(values).view(1, 1, 2, 2), torch.tensor([label]), task)
+
+
+def one_step(past, truth, lr=0.5):
+    before, now = Linear(), batch([1.0, 0.0, 0.0, 0.0], 0, 1)
+    after = Linear()
+    descend(after, gradient(before, [now])[0], lr)
+    (found,) = examine_step(before, after, lr=lr, number=3, batch=now, completed=[past], truths={0: truth})
+    return found
+
+
+def test_a_memory_that_agrees_with_the_step():
+    # (p - e_y) x' = ±(1/2, -1/2) x': the product with the batch's own gradient is x·x_k / 2 for equal labels
+    past = batch([0.6, 0.8, 0.0, 0.0], 0, 0)
+    found = one_step(past, past)
+    assert (found.task, found.step, found.past_task) == (1, 3, 0)
+    assert found.product_applied == pytest.approx(0.3)
+    assert found.product_completed == pytest.approx(0.3)
+    assert found.product_true == pytest.approx(0.3)
+    assert found.reference_cosine == pytest.approx(1)
+    # W moves by 0.5 · 1/2 on the first value: the logits of the memory's image become ±0.25 · 0.6
+    assert found.loss_before == pytest.approx(math.log(2))
+    assert found.loss_after == pytest.approx(math.log(1 + math.exp(-0.3)))
+    assert found.loss_after_short_step == pytest.approx(math.log(1 + math.exp(-0.003)))
+    assert found.acute
+    assert found.fell
+    assert found.fell_after_short_step
+    assert found.signs_agree
+
+
+def test_a_memory_that_objects_and_a_completion_that_misleads():
+    found = one_step(batch([0.6, 0.8, 0.0, 0.0], 1, 0), batch([-0.6, 0.8, 0.0, 0.0], 1, 0))
+    assert found.product_applied == pytest.approx(-0.3)
+    assert found.product_true == pytest.approx(0.3)
+    assert found.reference_cosine == pytest.approx(0.28)
+    assert found.loss_after == pytest.approx(math.log(1 + math.exp(0.3)))
+    assert not found.acute
+    assert not found.fell
+    assert not found.fell_after_short_step
+    assert not found.signs_agree
+
+
+def test_the_bound_of_lemma_2():
+    model = Linear()
+    with torch.no_grad():
+        model.weight[1] = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    truth = Batch(torch.full((2, 1, 2, 2), 0.5), torch.tensor([1, 0]), 0)
+    completed = truth.x.clone()
+    completed[:, 0, 1] = torch.tensor([0.7, 0.1])
+    np.testing.assert_allclose(output_bounds(truth.x, completed, 0.7), 0.7 * 0.4 * 2)  # √d is 2
+    mask = np.array([[[True, True], [False, False]]] * 2)
+    found = examine_memory(model, tasks_learnt=1, truth=truth, completed=completed, masks=mask, threshold=0.7)
+    # label 1: |3·0.2 - 4·0.4| = 1 is above 0.56; label 0 has no weights and so no error
+    assert found.output_error == pytest.approx(0.5)
+    assert found.output_bound == pytest.approx(0.56)
+    assert found.bound_holds == 0.5
+    assert (found.squared_error_inside, found.psnr_inside) == (0, math.inf)
+    assert found.squared_error_outside == pytest.approx(0.1)
+    assert found.psnr_outside == pytest.approx(10)
+    assert found.ssim_inside > found.ssim_outside
+
+
+def test_steps_are_evenly_spread():
+    assert spread(9, 5) == {0, 2, 4, 6, 8}
+    assert spread(3, 5) == {0, 1, 2}
+    assert spread(1, 5) == {0}
+
+
+class End(Watcher):
+    """Keeps the learner's state after every task."""
+
+    def __init__(self):
+        self.states = []
+
+    def begin(self, stream, learner, steps):
+        self.learner = learner
+
+    def evaluated(self, tasks_learnt, accuracies):
+        self.states.append(self.learner.state_dict())
+
+
+def small_run(diagnosis=None, **settings):
+    stream, end = coloured_squares(per_class=30), End()
+    learner = samc.SAMC(6, (3, 12, 12), **{"autoencoder_steps": 3, "budget_images": 3} | settings)
+    record = run(stream, learner, watchers=[diagnosis, end] if diagnosis else [end])
+    return record, end.states, torch.get_rng_state()
+
+
+def same(first, second):
+    """Equal to the last bit, however deep."""
+    if isinstance(first, torch.Tensor):
+        return torch.equal(first, second)
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
+    if isinstance(first, list | tuple):
+        return len(first) == len(second) and all(map(same, first, second))
+    return first == second
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"replay": "er", "codec": "cam"},
+        {"replay": "agem", "codec": "gist:thumb:4+cam"},
+        {"memory_bytes": "4KB", "completion": "zero"},
+    ],
+    ids=str,
+)
+def test_a_run_does_not_notice_that_it_is_diagnosed(settings):
+    diagnosis = Diagnosis()
+    plain, states, random = small_run(**settings)
+    watched, watched_states, watched_random = small_run(diagnosis, **settings)
+    assert {**vars(plain), "seconds": None} == {**vars(watched), "seconds": None}
+    assert same(states, watched_states)
+    assert torch.equal(random, watched_random)
+    found = diagnosis.found()
+    json.dumps(found, allow_nan=False)
+    assert [(c["task"], c["step"], c["past_task"]) for c in found["steps"]] == [
+        *((1, step, 0) for step in (0, 1, 2, 4, 5)),
+        *((2, step, past) for step in (0, 1, 2, 4, 5) for past in (0, 1)),
+    ]
+    assert [(c["tasks_learnt"], c["task"]) for c in found["memories"]] == [
+        (1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)
+    ]  # fmt: skip
+    assert [row["measured_steps"] for row in found["tasks"]] == [10, 5, 0]
+    assert [row["images"] for row in found["tasks"]] == watched.memory["images_per_task"]
+    # a lossless codec gives kept pixels back exactly: the images kept aside are those that are remembered
+    assert {c["squared_error_inside"] for c in found["memories"]} == {0}
+    assert all(c["squared_error_outside"] > 0 for c in found["memories"])
+    assert all(c["loss_before"] != c["loss_after"] for c in found["steps"])
+    assert "kept aside for this diagnosis only" in found["notes"]["true images"]
+    # 12 x 12 images of three bytes a pixel, as many as the memory ever held
+    assert found["true_bytes_aside"] % 432 == 0
+    assert found["true_bytes_aside"] >= 432 * sum(watched.memory["images_per_task"])
+
+
+def test_where_nothing_is_dropped_the_claims_are_exact():
+    diagnosis = Diagnosis()
+    small_run(diagnosis, codec="raw", completion="zero")
+    found = diagnosis.found()
+    assert all(c["product_completed"] == c["product_true"] for c in found["steps"])
+    assert all(c["reference_cosine"] == pytest.approx(1) for c in found["steps"])
+    for row in found["tasks"]:
+        assert (row["output_error"], row["output_bound"], row["bound_holds"]) == (0, 0, 1)
+        assert (row["squared_error_inside"], row["squared_error_outside"]) == (0, None)
+        assert (row["psnr_inside"], row["ssim_outside"]) == (None, None)
+        assert row["ssim_inside"] == pytest.approx(1)
+
+
+def test_a_short_enough_step_obeys_lemma_1():
+    diagnosis = Diagnosis()
+    small_run(diagnosis, lr=1e-5)
+    acute = [c for c in diagnosis.steps if c.acute]
+    assert len(acute) > 5
+    for c in acute:  # to first order the loss changes by -α⟨g̃, g̃_k⟩
+        assert c.loss_after - c.loss_before == pytest.approx(-1e-5 * c.product_applied, rel=0.1, abs=1e-6)
+
+
+def test_a_diverged_network_still_leaves_a_diagnosis():
+    diagnosis = Diagnosis()
+    small_run(diagnosis, lr=1e30)
+    found = diagnosis.found()
+    json.dumps(found, allow_nan=False)
+    assert found["steps"][-1]["loss_after"] is None
+
+
+def test_it_is_for_samc_and_for_runs_that_it_saw_from_the_start():
+    stream = coloured_squares(per_class=10)
+    with pytest.raises(ConfigError, match="--diagnose looks at completed memories, gem has none"):
+        run(stream, samc.GEM(6, (3, 12, 12)), watchers=[Diagnosis()])
+    learner = samc.SAMC(6, (3, 12, 12), autoencoder_steps=0)
+    run(stream, learner)
+    with pytest.raises(ConfigError, match="begin with an empty memory"):
+        run(stream, learner, watchers=[Diagnosis()])
+
+
+def call(capsys, *arguments):
+    with pytest.raises(SystemExit) as exit_:
+        main([str(a) for a in arguments])
+    captured = capsys.readouterr()
+    return exit_.value.code or 0, captured.out, captured.err
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """A folder with a stream of two small tasks, and the flags to run it."""
+    monkeypatch.chdir(tmp_path)
+    x = np.random.default_rng(0).integers(0, 256, (60, 10, 10, 3), dtype=np.uint8)
+    np.savez("tiny.npz", x=x, y=np.arange(60) % 4)
+    return ("run", "--dataset", "npz:tiny.npz", "--n-tasks", 2, "--device", "cpu")
+
+
+def test_from_the_command_line(tiny, tmp_path, capsys):
+    settings = ("--autoencoder-steps", 2, "--buffer-size", 2)
+    code, out, err = call(capsys, *tiny, *settings, "--diagnose", "--out", "with")
+    assert (code, err) == (0, "")
+    assert "diagnosis (true images kept aside for it)" in out
+    assert "exact" in out
+    assert call(capsys, *tiny, *settings, "--out", "without")[0] == 0
+    watched, plain = (json.loads((tmp_path / name / "record.json").read_text()) for name in ("with", "without"))
+    diagnosis = watched.pop("diagnosis")
+    del watched["seconds"], plain["seconds"]
+    assert watched == plain
+    assert [row["task"] for row in diagnosis["tasks"]] == [0, 1]
+    assert RunRecord.load(tmp_path / "with").diagnosis == diagnosis
+    assert RunRecord.load(tmp_path / "without").diagnosis is None
+
+
+def test_another_model_is_refused_in_one_line(tiny, tmp_path, capsys):
+    code, _, err = call(capsys, *tiny, "--model", "gem", "--diagnose", "--out", "gem")
+    assert code == 2
+    assert err == "samc: --diagnose looks at completed memories, gem has none; use --model samc or leave it out\n"
+    assert not (tmp_path / "gem").exists()
+
+
+def test_records_from_before_still_load():
+    paths = sorted(RESULTS.rglob("record.json"))
+    assert paths
+    assert all(RunRecord.load(path).diagnosis is None for path in paths)
+
+
+def test_figures_as_they_are_shown():
+    assert shown(None, 100, 0) == "–"
+    assert shown(0.756, 100, 0) == "76"
+    assert decibels(0.0, None) == "exact"
+    assert decibels(None, None) == "–"
+    assert decibels(0.1, 10.0) == "10.0"
