@@ -86,7 +86,8 @@ def test_the_autoencoder_learns_to_complete(residual, lr):
         return float(((completion(held, held_masks).numpy() - held / 255) ** 2)[dropped].mean())
 
     before = error()
-    losses = [float(completion.learn(images[i::20], masks[i::20], lr)) for _ in range(20) for i in range(20)]
+    parts = [(images[i::20], images[i::20], masks[i::20]) for i in range(20)]
+    losses = [float(completion.learn(*part, lr)) for _ in range(20) for part in parts]
     assert np.mean(losses[-20:]) < 0.75 * losses[0]
     assert error() < 0.75 * before
 
@@ -94,7 +95,7 @@ def test_the_autoencoder_learns_to_complete(residual, lr):
 def test_completing_changes_nothing_in_the_autoencoder():
     images, masks = pictures(5)
     completion = Completion(RULES["telea"], InpaintingAutoencoder(3))
-    completion.learn(images, masks, lr=0.1)
+    completion.learn(images, images, masks, lr=0.1)
     before = copy.deepcopy(completion.autoencoder.state_dict())
     first, second = completion(images, masks), completion(images, masks)
     assert torch.equal(first, second)
@@ -104,7 +105,7 @@ def test_completing_changes_nothing_in_the_autoencoder():
 def test_one_learning_step_is_plain_sgd():
     images, masks = pictures(4)
     ours, theirs = InpaintingAutoencoder(3, seed=2), InpaintingAutoencoder(3, seed=2)
-    Completion(RULES["telea"], ours).learn(images, masks, lr=0.3)
+    Completion(RULES["telea"], ours).learn(images, images, masks, lr=0.3)
     optimiser = torch.optim.SGD(theirs.parameters(), lr=0.3)
     coarse = torch.from_numpy(RULES["telea"](images, masks)).float() / 255
     ((theirs(coarse) - torch.from_numpy(images).float() / 255) ** 2).mean().backward()

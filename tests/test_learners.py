@@ -11,6 +11,8 @@ from torch.nn import functional as F
 import samc
 from samc.errors import ConfigError, DataError
 from samc.learners import ARGUMENTS, LEARNERS, Learner
+from samc.memory import whole
+from samc.memory.selection import STEPS, stretched
 from samc.models import ReducedResNet18
 from toys import coloured_squares, random_batch
 
@@ -98,7 +100,7 @@ def test_with_one_task_every_method_that_has_the_same_loss_is_finetune(name):
 def test_samc_that_keeps_everything_is_gem():
     """Threshold 0 keeps at least all pixels but the least salient; with a full mask the two are the same method."""
     gem, samc_ = (learner(name, lr=0.05) for name in ("gem", "samc"))
-    samc_.salient = lambda batch: (batch.x[:, 0], torch.ones_like(batch.x[:, 0], dtype=torch.bool), batch.y < 0)
+    samc_.salient = lambda batch: (whole(len(batch.y), *SHAPE[1:]), np.zeros(len(batch.y), bool))
     samc_.memory = copy.deepcopy(gem.memory)
     for task in range(3):
         for step in range(4):
@@ -167,7 +169,7 @@ def test_a_toy_stream_is_learnt_and_remembered(replay):
     stream = coloured_squares()
     each = samc.SAMC(6, SHAPE, lr=0.03, budget_images=4, replay=replay, autoencoder_steps=5)
     for task in stream:
-        for x, y in task.batches(10, epochs=2):
+        for x, y in task.batches(10, epochs=3):
             each.observe(x, y, task.id)
         each.end_task(task)
     accuracies = [float((each.predict(t.test_x, t.id) == t.test_y).double().mean()) for t in stream]
@@ -187,18 +189,30 @@ def test_the_example_of_the_readme():
     assert set(labels.tolist()) <= {0, 1, 2, 3}
 
 
-def test_kept_pixels_survive_the_way_through_memory():
-    each = learner("samc", completion="telea", threshold=0.5)
+@pytest.mark.parametrize("codec", ["coo", "bitmask", "cam", "cam+deflate", "gist:thumb:2+cam"])
+def test_kept_pixels_survive_the_way_through_memory(codec):
+    each = learner("samc", completion="telea", threshold=0.5, codec=codec)
     x, y = random_batch(6, SHAPE)
     stats = each.observe(x, y, 0)
     completed = each.complete(*each.memory.recall(0)[:2])
     held = len(completed)
-    mask = stats.mask[-held:, None].expand(-1, 3, -1, -1)
+    mask = torch.from_numpy(stats.kept.masks[-held:])[:, None].expand(-1, 3, -1, -1)
     assert torch.equal((completed * 255).round().to(torch.uint8)[mask], x[-held:][mask])
-    speaking = stats.saliency.amax((1, 2)) > 0
+    levels = stretched(stats.kept.maps, *SHAPE[1:])
+    speaking = levels.max((1, 2)) > 0
     assert speaking.any()
-    assert torch.equal(stats.mask[speaking], stats.saliency[speaking] > 0.5)
-    assert bool(stats.mask[~speaking].all())
+    assert np.array_equal(stats.kept.masks[speaking], levels[speaking] > int(0.5 * STEPS))
+    assert stats.kept.masks[~speaking].all() or each.memory.codec.gist
+
+
+def test_a_common_budget_is_shared_out_as_tasks_arrive():
+    each = learner("samc", memory_bytes="2KB", threshold=0.0, completion="telea")
+    for step in range(3):
+        for task in range(3):
+            each.observe(*random_batch(4, SHAPE, TASKS[task], seed=step), task)
+            assert each.memory.nbytes <= 2000
+            assert all(shelf.cost <= each.memory.budget_bytes for shelf in each.memory.shelves.values())
+    assert each.memory.budget_bytes == 2000 // 3
 
 
 def test_images_that_keep_too_much_are_cut_to_the_budget_and_counted():
@@ -286,6 +300,11 @@ def test_float_images_are_the_same_images():
         ({"budget_images": 0}, "buffer-size is at least 1"),
         ({"completion": "autoencode"}, "unknown completion 'autoencode': did you mean 'autoencoder'"),
         ({"codec": "co"}, "unknown codec 'co': did you mean 'coo'"),
+        ({"codec": "jpeg"}, "unknown codec 'jpeg': did you mean 'jpeg:Q'"),
+        ({"codec": "webp:no"}, "codec webp wants a number after it, such as webp:20; got 'webp:no'"),
+        ({"codec": "coo+deflate"}, r"coo keeps the paper's plain colours; use cam\+deflate"),
+        ({"codec": "jpeg:101"}, "the quality of jpeg is from 1 to 100, got 101"),
+        ({"memory_bytes": "ten"}, "memory-bytes is like 30KB/task, or 600KB for all tasks together; got 'ten'"),
         ({"memory_strength": -1.0}, "memory-strength is at least 0, got -1.0"),
         ({"lr": float("inf")}, "lr is above 0, got inf"),
         ({"autoencoder_lr": 0.0}, "autoencoder-lr above 0, got 100 and 0.0"),

@@ -7,61 +7,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samc.errors import ConfigError, DataError
-from samc.memory import CODECS, Coordinates, EpisodicMemory, Raw
+from samc.memory import Budget, EpisodicMemory, Selection, budget_of, parse
+from samc.memory.budget import parse as parse_budget
 
-shapes = st.tuples(st.sampled_from([1, 3]), st.integers(1, 20), st.integers(1, 20))
+
+def memory_of(codec, shape, classes, images, accounting="bytes", **more):
+    budget = budget_of(shape, classes, images, accounting)
+    return EpisodicMemory(parse(codec, shape), classes, budget, accounting, **more)
 
 
 def images_and_masks(count, shape, share, seed):
     rng = np.random.default_rng(seed)
     images = rng.integers(0, 256, (count, *shape), dtype=np.uint8)
-    return images, rng.random((count, *shape[1:])) < share
+    return images, kept(rng.random((count, *shape[1:])) < share)
 
 
-@pytest.mark.parametrize("name", CODECS)
-@given(shape=shapes, share=st.sampled_from([0.0, 0.02, 0.3, 1.0]), count=st.integers(0, 4), seed=st.integers(0, 2**31))
-@settings(max_examples=60, deadline=None)
-def test_decode_of_encode_is_exact_on_kept_pixels(name, shape, share, count, seed):
-    codec = CODECS[name](shape)
-    images, masks = images_and_masks(count, shape, share, seed)
-    blobs = codec.encode(images, masks)
-    decoded, kept = codec.decode(blobs)
-    expected = masks if name == "coo" else np.ones_like(masks)
-    assert np.array_equal(kept, expected)
-    assert np.array_equal(decoded, images * expected[:, None])
-    assert all(sum(codec.parts(blob).values()) == len(blob) for blob in blobs)
-
-
-def test_coordinates_by_hand():
-    image = np.arange(12, dtype=np.uint8).reshape(1, 3, 2, 2)
-    mask = np.array([[[False, True], [True, False]]])
-    # two pixels: rows 0 1, columns 1 0, then red 1 2, green 5 6, blue 9 10
-    assert Coordinates((3, 2, 2)).encode(image, mask) == [bytes([2, 0, 1, 1, 0, 1, 2, 5, 6, 9, 10])]
-
-
-@pytest.mark.parametrize(
-    ("shape", "pixel", "header"),
-    [((3, 32, 32), 5, 2), ((3, 84, 84), 5, 2), ((1, 16, 15), 3, 1), ((3, 300, 40), 6, 2), ((3, 300, 300), 7, 4)],
-)
-def test_positions_take_the_smallest_type(shape, pixel, header):
-    codec = Coordinates(shape)
-    images, masks = images_and_masks(1, shape, 0.01, 0)
-    assert len(codec.encode(images, masks)[0]) == header + pixel * masks.sum()
-    assert codec.most_pixels(header + 7 * pixel + 1) == 7
-
-
-@given(st.binary(max_size=40))
-def test_damaged_bytes_are_refused_or_decode(blob):
-    codec = Coordinates((3, 4, 4))
-    count, rest = divmod(len(blob) - 1, 5)
-    whole = len(blob) >= 1 and not rest and blob[0] == count
-    if whole and all(position < 4 for position in blob[1 : 1 + 2 * count]):
-        images, masks = codec.decode([blob])
-        assert images.shape == (1, 3, 4, 4)
-        assert masks.sum() <= count
-    else:
-        with pytest.raises(DataError, match="damaged"):
-            codec.decode([blob])
+def kept(masks):
+    """A selection of just these pixels; only codecs that keep masks themselves can take it."""
+    return Selection(np.zeros((len(masks), 1, 1), np.uint8), np.zeros(len(masks), np.uint16), masks)
 
 
 @pytest.mark.parametrize("accounting", ["bytes", "values"])
@@ -72,14 +35,11 @@ def test_damaged_bytes_are_refused_or_decode(blob):
 )
 @settings(max_examples=60, deadline=None)
 def test_never_above_budget_and_first_in_first_out(accounting, budget, shares, name):
-    memory = EpisodicMemory(CODECS[name]((3, 6, 6)), 10, budget, accounting)
+    memory = memory_of(name, (3, 6, 6), 10, budget, accounting)
     history = []
     for number, share in enumerate(shares):
         image = np.full((1, 3, 6, 6), number, np.uint8)
-        _, mask = images_and_masks(1, (3, 6, 6), share, number)
-        mask[0, 0, 0] = True
-        mask[0].flat[memory.most_pixels :] = False
-        memory.add(0, image, mask, np.array([number % 10]))
+        memory.add(0, image, cut(memory, share, number), np.array([number % 10]))
         history.append(number)
         counted = memory.nbytes if accounting == "bytes" else memory.nbytes_by_part["colours"]
         assert counted <= memory.budget_bytes
@@ -92,24 +52,29 @@ def test_never_above_budget_and_first_in_first_out(accounting, budget, shares, n
         # and one more would not have fitted
         if len(held) < len(history):
             previous = history[-len(held) - 1]
-            _, old_mask = images_and_masks(1, (3, 6, 6), shares[previous], previous)
-            old_mask[0, 0, 0] = True
-            old_mask[0].flat[memory.most_pixels :] = False
             old = np.full((1, 3, 6, 6), previous, np.uint8)
-            item = memory.item(memory.codec.encode(old, old_mask)[0], b"\0")
+            item = memory.item(memory.codec.encode(old, cut(memory, shares[previous], previous))[0], b"\0")
             assert counted + item.cost > memory.budget_bytes
+
+
+def cut(memory, share, seed):
+    """A random mask with its first pixel in it, cut to what fits."""
+    masks = images_and_masks(1, (3, 6, 6), share, seed)[1].masks
+    masks[0, 0, 0] = True
+    masks[0].flat[memory.most_pixels :] = False
+    return kept(masks)
 
 
 def test_budgets_by_hand():
     # ten raw images of 3·32·32 bytes, and a byte of label each where everything counts
-    assert EpisodicMemory(Raw((3, 32, 32)), 100, 10, "bytes").budget_bytes == 10 * (3072 + 1)
-    assert EpisodicMemory(Raw((3, 32, 32)), 100, 10, "values").budget_bytes == 10 * 3072
-    assert EpisodicMemory(Raw((3, 32, 32)), 1000, 10, "bytes").budget_bytes == 10 * (3072 + 2)
+    assert memory_of("raw", (3, 32, 32), 100, 10, "bytes").budget_bytes == 10 * (3072 + 1)
+    assert memory_of("raw", (3, 32, 32), 100, 10, "values").budget_bytes == 10 * 3072
+    assert memory_of("raw", (3, 32, 32), 1000, 10, "bytes").budget_bytes == 10 * (3072 + 2)
 
 
 @pytest.mark.parametrize("accounting", ["bytes", "values"])
 def test_ten_raw_images_fit_exactly(accounting):
-    memory = EpisodicMemory(Raw((3, 8, 8)), 5, 10, accounting)
+    memory = memory_of("raw", (3, 8, 8), 5, 10, accounting)
     images, masks = images_and_masks(25, (3, 8, 8), 1, 0)
     memory.add(3, images, masks, np.arange(25) % 5)
     assert memory.images_per_task == {3: 10}
@@ -119,16 +84,16 @@ def test_ten_raw_images_fit_exactly(accounting):
 
 
 def test_each_task_has_a_budget_of_its_own():
-    memory = EpisodicMemory(Raw((1, 4, 4)), 5, 2)
+    memory = memory_of("raw", (1, 4, 4), 5, 2)
     images, masks = images_and_masks(6, (1, 4, 4), 1, 0)
-    memory.add(0, images[:3], masks[:3], np.array([0, 1, 2]))
-    memory.add(1, images[3:], masks[3:], np.array([3, 4, 3]))
+    memory.add(0, images[:3], kept(masks.masks[:3]), np.array([0, 1, 2]))
+    memory.add(1, images[3:], kept(masks.masks[3:]), np.array([3, 4, 3]))
     assert memory.images_per_task == {0: 2, 1: 2}
     assert memory.recall(0)[2].tolist() == [1, 2]
 
 
 def test_state_comes_back_and_goes_on_alike():
-    memory, fresh = (EpisodicMemory(Coordinates((3, 6, 6)), 10, 2) for _ in range(2))
+    memory, fresh = (memory_of("coo", (3, 6, 6), 10, 2) for _ in range(2))
     for seed in range(8):
         memory.add(seed % 2, *images_and_masks(3, (3, 6, 6), 0.4, seed), np.arange(3))
     fresh.load_state_dict(memory.state_dict())
@@ -139,7 +104,7 @@ def test_state_comes_back_and_goes_on_alike():
 
 
 def test_a_state_from_a_larger_budget_keeps_its_newest():
-    large, small = (EpisodicMemory(Raw((1, 4, 4)), 10, budget) for budget in (5, 2))
+    large, small = (memory_of("raw", (1, 4, 4), 10, budget) for budget in (5, 2))
     images, masks = images_and_masks(5, (1, 4, 4), 1, 0)
     large.add(0, images, masks, np.arange(5))
     small.load_state_dict(large.state_dict())
@@ -149,15 +114,15 @@ def test_a_state_from_a_larger_budget_keeps_its_newest():
 
 def test_what_cannot_work_is_refused_with_the_remedy():
     with pytest.raises(ConfigError, match="buffer-size is at least 1 image a task, got 0; the paper uses 10"):
-        EpisodicMemory(Raw((3, 8, 8)), 10, 0)
-    with pytest.raises(ConfigError, match="cannot hold one image; raise buffer-size"):
-        EpisodicMemory(Coordinates((1, 1, 1)), 10, 1)
-    memory = EpisodicMemory(Coordinates((3, 8, 8)), 10, 1)
+        memory_of("raw", (3, 8, 8), 10, 0)
+    with pytest.raises(ConfigError, match="a budget of 2 bytes a task cannot hold one image; raise it"):
+        memory_of("coo", (1, 1, 1), 10, 1)
+    memory = memory_of("coo", (3, 8, 8), 10, 1)
     images, masks = images_and_masks(1, (3, 8, 8), 1, 0)
-    with pytest.raises(DataError, match="one image takes 322 bytes, the whole task has 193"):
+    with pytest.raises(DataError, match="one image takes 323 bytes, its task has 193; raise the budget"):
         memory.add(0, images, masks, np.array([1]))
     with pytest.raises(DataError, match="labels go from 0 to 9; got 10 to 10"):
-        memory.add(0, images, masks & False, np.array([10]))
+        memory.add(0, images, kept(masks.masks & False), np.array([10]))
     assert memory.nbytes == 0
 
 
@@ -167,7 +132,7 @@ def test_the_reservoir_keeps_each_item_with_equal_probability():
     random = torch.Generator().manual_seed(0)
     counts = np.zeros(length)
     for _ in range(streams):
-        memory = EpisodicMemory(Raw((1, 1, 1)), length, room, reservoir=random)
+        memory = memory_of("raw", (1, 1, 1), length, room, reservoir=random)
         for label in range(length):
             memory.put(0, memory.item(b"x", bytes([label])))
         kept = memory.recall(0)[2]
@@ -185,11 +150,29 @@ def test_a_reservoir_goes_on_where_its_state_left_off():
             memory.put(0, memory.item(b"x", bytes([label])))
 
     random = torch.Generator().manual_seed(1)
-    whole, half = (EpisodicMemory(Raw((1, 1, 1)), 100, 4, reservoir=random) for _ in range(2))
+    whole, half = (memory_of("raw", (1, 1, 1), 100, 4, reservoir=random) for _ in range(2))
     offer(whole, range(60))
     random.manual_seed(1)
     offer(half, range(30))
-    resumed = EpisodicMemory(Raw((1, 1, 1)), 100, 4, reservoir=random)
+    resumed = memory_of("raw", (1, 1, 1), 100, 4, reservoir=random)
     resumed.load_state_dict(half.state_dict())
     offer(resumed, range(30, 60))
     assert resumed.state_dict() == whole.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("text", "total", "per_task"),
+    [("30KB/task", 30_000, True), ("600kb", 600_000, False), ("1.5MiB", 1_572_864, False), ("512 /task", 512, True)],
+)
+def test_budgets_in_words(text, total, per_task):
+    assert parse_budget(text) == Budget(total, per_task)
+
+
+def test_a_common_budget_shrinks_earlier_tasks_from_their_oldest():
+    memory = EpisodicMemory(parse("raw", (1, 4, 4)), 10, Budget(6 * 17, per_task=False))
+    images, _ = images_and_masks(6, (1, 4, 4), 1, 0)
+    memory.add(0, images, kept(np.ones((6, 4, 4), bool)), np.arange(6))
+    assert memory.images_per_task == {0: 6}
+    memory.add(1, images[:1], kept(np.ones((1, 4, 4), bool)), np.array([9]))
+    assert memory.images_per_task == {0: 3, 1: 1}
+    assert memory.recall(0)[2].tolist() == [3, 4, 5]

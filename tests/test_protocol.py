@@ -113,7 +113,7 @@ def test_watchers_see_every_step():
 
         def step(self, task, number, x, stats):
             self.steps += 1
-            assert stats.mask.shape == (len(x), 12, 12)
+            assert stats.kept.masks.shape == (len(x), 12, 12)
 
         def evaluated(self, tasks_learnt, accuracies):
             self.tests = (*self.tests, tasks_learnt)

@@ -166,7 +166,7 @@ def test_icarl_answers_by_its_exemplars_once_it_has_chosen_them():
     task = stream.tasks[0]
     for x, y in task.batches(10):
         each.observe(x, y, 0)
-    assert each.memory_report()["images_per_task"] == []
+    assert each.memory_report()["images_per_task"] == [0]
     each.end_task(task)
     report = each.memory_report()
     assert report["images_per_task"] == [5]

@@ -4,12 +4,10 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from samc.models import ReducedResNet18
-from samc.saliency import grad_cam, kept_pixels
+from samc.saliency import as_bytes, grad_cam
 
 
 def trained_a_little(seed=0):
@@ -97,31 +95,6 @@ def test_a_map_that_nothing_speaks_for_is_zero_not_nan(generator):
     assert torch.equal(maps, torch.zeros_like(maps))
 
 
-def test_all_zero_maps_keep_everything_that_fits_and_else_the_centre():
-    zero = torch.zeros(2, 5, 5)
-    mask, bent = kept_pixels(zero, 0.7, most=25)
-    assert mask.all()
-    assert bent.all()
-    mask, _ = kept_pixels(zero, 0.7, most=5)
-    plus = torch.tensor([[0, 0, 0, 0, 0], [0, 0, 1, 0, 0], [0, 1, 1, 1, 0], [0, 0, 1, 0, 0], [0, 0, 0, 0, 0]]).bool()
-    assert torch.equal(mask[0], plus)
-
-
-def test_what_does_not_fit_keeps_its_most_salient_pixels():
-    saliency = torch.arange(16.0).view(1, 4, 4) / 15
-    mask, bent = kept_pixels(saliency, 0.2, most=3)
-    assert mask[0].flatten().nonzero().flatten().tolist() == [13, 14, 15]
-    assert bent.tolist() == [True]
-
-
-@given(st.floats(0, 0.99), st.integers(1, 30), st.integers(0, 2**31))
-@settings(max_examples=80, deadline=None)
-def test_kept_pixels_are_above_the_threshold_and_fit(threshold, most, seed):
-    saliency = torch.rand(3, 5, 6, generator=torch.Generator().manual_seed(seed))
-    mask, bent = kept_pixels(saliency, threshold, most)
-    assert bool((saliency[mask] > threshold).all())
-    assert bool((mask.sum((1, 2)) <= most).all())
-    assert torch.equal(mask[~bent], (saliency > threshold)[~bent])
-    for image_mask, image_saliency in zip(mask[bent], saliency[bent], strict=True):
-        assert int(image_mask.sum()) == most
-        assert float(image_saliency[image_mask].min()) >= float(image_saliency[~image_mask].max())
+def test_maps_as_bytes_have_their_highest_value_at_255():
+    maps = torch.tensor([[[0.0, 2.0], [4.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]], [[float("nan")] * 2] * 2])
+    assert as_bytes(maps).tolist() == [[[0, 128], [255, 64]], [[0, 0], [0, 0]], [[0, 0], [0, 0]]]

@@ -22,9 +22,8 @@ from samc.models.autoencoder import WIDTHS, code_grid, painted
 from samc.saliency import eval_mode
 from samc.streams.base import Task, generator
 
-PSEUDO_IMAGES = 100
-# painted of each past task when a new one begins, to draw from
-ENCODER_BATCH = 10
+PSEUDO_IMAGES, ENCODER_BATCH = 100, 10
+# painted of each past task when a new one begins, to draw from; and learnt from at a time
 
 
 class EEC(ReplayLearner):

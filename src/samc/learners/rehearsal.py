@@ -106,6 +106,10 @@ class RehearsalLearner(ReplayLearner):
         how = parse(codec or self.default_codec, image_shape)
         self.memory = EpisodicMemory(how, num_classes, budget, accounting, reservoir)
 
+    def start(self, task: int) -> None:
+        super().start(task)
+        self.memory.shelf(task)  # a common budget is shared out before anything is chosen for it
+
     def recall(self) -> list[Batch]:
         found = []
         for task in self.memory.tasks:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int64, UInt8, UInt16
 
-STEPS = 65535
-# a cut of so many steps keeps nothing by itself, and is therefore the sign for the whole image
-WHOLE = STEPS
+STEPS = 65534
+# from the least salient pixel to the most; a cut of so many keeps nothing
+WHOLE = 65535
+# a cut that no level reaches is the sign for the whole image
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def masks_of(
 
 
 def stretched(maps: UInt8[np.ndarray, "b i j"], height: int, width: int) -> Int64[np.ndarray, "b h w"]:
-    """Maps at the image's size, each stretched from 0 to 65535; a flat one is 0 everywhere. Whole numbers only."""
+    """Maps at the image's size, each stretched from 0 to 65534; a flat one is 0 everywhere. Whole numbers only."""
     # products of small whole numbers are exact in double precision, in whatever order they are added
     fine = weights(height, maps.shape[1]) @ maps.astype(np.float64) @ weights(width, maps.shape[2]).T
     low, high = fine.min((1, 2), keepdims=True), fine.max((1, 2), keepdims=True)
@@ -83,4 +84,5 @@ def weights(size: int, coarse: int) -> Float[np.ndarray, "size coarse"]:
 def central(height: int, width: int) -> UInt8[np.ndarray, "i j"]:
     """A map that is highest in its middle."""
     down, across = (1 - np.abs(np.linspace(-1, 1, size + 2)[1:-1]) for size in (height, width))
-    return (255 * np.minimum(down[:, None], across[None]) / max(min(down.max(), across.max()), 1e-9)).astype(np.uint8)
+    highest = max(min(down.max(), across.max()), 1e-9)
+    return (255 * np.minimum(down[:, None], across[None]) / highest).round().astype(np.uint8)
