@@ -122,9 +122,11 @@ def preset_values(preset: str, dataset: str, model: str) -> dict[str, Any]:
     """What a preset sets for a stream and a method."""
     if preset not in ("auto", "none", *presets()):
         raise unknown("preset", preset, ("auto", "none", *presets()))
-    for name, streams in presets().items():
-        if preset in ("auto", name) and dataset in streams:
-            return {setting: entry["value"] for setting, entry in streams[dataset].get(model, {}).items()}
-    if preset in ("auto", "none"):
+    # the best that was measured, else what the paper gives; a stream has values in one of them or in its own preset
+    order = {"auto": ("best", "paper", "embedded"), "best": ("best", "paper"), "none": ()}.get(preset, (preset,))
+    for name in order:
+        if model in presets()[name].get(dataset, {}):
+            return {setting: entry["value"] for setting, entry in presets()[name][dataset][model].items()}
+    if preset in ("auto", "none") or any(dataset in presets()[name] for name in order):
         return {}
     raise ConfigError(f"preset {preset!r} has no values for {dataset}; it has {', '.join(presets()[preset])}")

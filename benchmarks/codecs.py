@@ -1,0 +1,79 @@
+"""What images take in memory: bytes an image and images in the room of ten, by threshold and codec, on real CIFAR-100.
+
+SAMC learns the first tasks; then every image of the last one is offered to an empty memory, once for each codec and
+threshold. Needs the data set: samc data fetch cifar100.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from samc.device import choose
+from samc.gradients import Batch
+from samc.learners.rehearsal import as_array, as_bytes
+from samc.learners.samc import SAMC
+from samc.memory import EpisodicMemory, Selection, budget_of, parse, select
+from samc.record import describe_device, versions
+from samc.saliency import as_bytes as maps_as_bytes
+from samc.saliency import coarse_cam
+from samc.streams import open_stream
+
+THRESHOLDS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+PAPER = (10, 11.4, 12.9, 15.8, 18.6, 22.2, 30.2, 43.5, 71.2, 112.5)
+MASKED = (
+    "coo",
+    "bitmask",
+    "bitmask+deflate",
+    "cam",
+    "cam+deflate",
+    "gist:thumb:4+cam",
+    "gist:jpeg:10+cam+deflate",
+    "focus:jpeg:40",
+)
+WHOLE = ("raw", "jpeg:5", "jpeg:20", "jpeg:75", "webp:5", "webp:20", "webp:75")
+TASKS, SHAPE = 3, (3, 32, 32)
+
+
+def held(codec: str, accounting: str, images: np.ndarray, kept: Selection, labels: np.ndarray) -> tuple[int, float]:
+    """How many images the memory ends with, and how many bytes each of them takes."""
+    memory = EpisodicMemory(parse(codec, SHAPE), 100, budget_of(SHAPE, 100, 10, accounting), accounting)
+    memory.add(0, images, kept, labels)
+    count = memory.images_per_task[0]
+    return count, memory.nbytes / count
+
+
+def main(data_dir: Path | None) -> None:
+    stream = open_stream("split-cifar100", data_dir=data_dir, n_tasks=TASKS, seed=0)
+    learner = SAMC(100, SHAPE, task_classes=stream.task_classes, completion="telea", device=choose("auto"))
+    for task in stream:
+        for x, y in task.batches(10):
+            learner.observe(x, y, task.id)
+    last = stream.tasks[-1]
+    parts = [learner.admit(x, y, last.id) for x, y in last.batches(500)]
+    maps = np.concatenate([maps_as_bytes(coarse_cam(learner.model, x, y, last.id)).cpu().numpy() for x, y in parts])
+    images = np.concatenate([as_bytes(Batch(x, y, last.id).x) for x, y in parts])
+    labels = np.concatenate([as_array(y) for _, y in parts])
+    flat = float((maps.reshape(len(maps), -1).max(1) == 0).mean())
+    print(f"{len(images)} images of task {TASKS}, {flat:.1%} with a map of zeros\n")
+    print("| codec | " + " | ".join(f"{t:.1f}" for t in THRESHOLDS) + " |\n|---" * 1 + "|---" * len(THRESHOLDS) + "|")
+    print("| the paper, images | " + " | ".join(map(str, PAPER)) + " |")
+    chosen = {t: select(maps, t, 32, 32, 1024)[0] for t in THRESHOLDS}
+    with_gist = {t: select(maps, t, 32, 32, 1024, gist=True)[0] for t in THRESHOLDS}
+    rows = [("coo", "values"), *((codec, "bytes") for codec in MASKED)]
+    for codec, accounting in rows:
+        use = with_gist if parse(codec, SHAPE).gist else chosen
+        found = [held(codec, accounting, images, use[t], labels) for t in THRESHOLDS]
+        name = "values only, images" if accounting == "values" else f"{codec}, images (bytes each)"
+        cells = (str(n) if accounting == "values" else f"{n} ({size:.0f})" for n, size in found)
+        print(f"| {name} | " + " | ".join(cells) + " |")
+    print("\n| whole images | images | bytes each |\n|---|---|---|")
+    for codec in WHOLE:
+        count, size = held(codec, "bytes", images, chosen[0.7], labels)
+        print(f"| {codec} | {count} | {size:.0f} |")
+    print(f"\n{describe_device(learner.device)}, {versions()}, threads {torch.get_num_threads()}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
