@@ -1,0 +1,266 @@
+"""A memory's file: every codec comes back, the bytes are the counted ones, and no damage passes for a memory."""
+
+import json
+import re
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from safetensors.numpy import save_file as save_tensors
+
+import samc
+from samc.errors import DataError, OutputError
+from samc.memory import Budget, EpisodicMemory, parse, select
+from samc.memory.container import KEY, compact
+from samc.memory.file import checksum, container_bytes, load, save
+
+SPECS = (
+    "raw",
+    "jpeg:30",
+    "webp:30",
+    "thumb:4",
+    "coo",
+    "bitmask",
+    "bitmask+deflate",
+    "cam",
+    "cam+deflate",
+    "gist:thumb:4+cam",
+    "gist:webp:5+cam+deflate",
+)
+MUTANTS, PARTS = 10_000, 10
+# in parts, so that tests that run side by side share them
+
+
+def smooth_images(count, shape, seed):
+    """Not noise: deflating and pictures have something to hold on to."""
+    rng = np.random.default_rng(seed)
+    steps = rng.integers(-6, 7, (count, *shape)).cumsum(-1) + rng.integers(40, 200, (count, *shape[:2], 1))
+    return np.clip(steps, 0, 255).astype(np.uint8)
+
+
+def filled(spec, shape=(3, 16, 16), *, tasks=(0, 3), count=4, classes=20, accounting="bytes", budget=None, seed=0):
+    """A memory with a few images of two tasks; and those images."""
+    memory = EpisodicMemory(parse(spec, shape), classes, budget or Budget(100_000), accounting)
+    rng = np.random.default_rng(seed)
+    _, height, width = shape
+    images = smooth_images(len(tasks) * count, shape, seed)
+    for number, task in enumerate(tasks):
+        maps = rng.integers(0, 256, (count, -(-height // 8), -(-width // 8)), dtype=np.uint8)
+        kept, _ = select(maps, 0.5, height, width, memory.most_pixels)
+        memory.add(task, images[number * count :][:count], kept, rng.integers(0, classes, count))
+    return memory, images
+
+
+def content(memory):
+    """All that two equal memories have in common."""
+    terms = (memory.codec.spec, memory.codec.image_shape, memory.num_classes, memory.accounting, memory.budget)
+    costs = {task: shelf.cost for task, shelf in memory.shelves.items()}
+    return terms, memory.state_dict(), costs, memory.nbytes_by_part
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("shape", [(3, 32, 32), (1, 20, 13)])
+@pytest.mark.parametrize("classes", [10, 300])
+def test_every_codec_comes_back_and_the_bytes_are_the_counted_ones(tmp_path, spec, shape, classes):
+    memory, _ = filled(spec, shape, classes=classes)
+    path = memory.save(tmp_path / "memory.samc")
+    assert content(samc.Memory.load(path)) == content(memory)
+    assert path.stat().st_size == container_bytes(path) + memory.nbytes
+    tensors = load_file(path)  # any reader of safetensors can open it
+    assert sum(tensor.nbytes for tensor in tensors.values()) == memory.nbytes
+    assert ("sizes" in tensors) == (memory.codec.blob_bytes is None)
+    assert len(tensors["labels"]) == 8
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("accounting", ["bytes", "values"])
+def test_a_loaded_memory_goes_on_as_the_saved_one_would(tmp_path, accounting):
+    memory, images = filled("coo", accounting=accounting, budget=Budget(2000, per_task=False), count=6)
+    loaded = load(memory.save(tmp_path / "memory.samc"))
+    kept, _ = select(np.arange(24, dtype=np.uint8).reshape(6, 2, 2), 0.6, 16, 16, memory.most_pixels)
+    for each in (memory, loaded):
+        each.add(7, images[:6], kept, np.arange(6))
+    assert content(loaded) == content(memory)
+    assert list(loaded.shelves) == [0, 3, 7]
+
+
+def test_an_empty_memory_is_a_file_too(tmp_path):
+    memory = EpisodicMemory(parse("coo", (3, 8, 8)), 10, Budget(1000))
+    path = memory.save(tmp_path / "memory.samc")
+    assert path.stat().st_size == container_bytes(path)
+    assert content(load(path)) == content(memory)
+
+
+def test_the_same_memory_is_the_same_file(tmp_path):
+    a, b = (filled("cam")[0].save(tmp_path / name).read_bytes() for name in "ab")
+    assert a == b
+
+
+def test_a_file_is_written_over_only_if_asked(tmp_path):
+    path = tmp_path / "memory.samc"
+    path.write_text("precious")
+    memory, _ = filled("raw")
+    with pytest.raises(OutputError, match="is there already; choose another name, or say replace=True"):
+        memory.save(path)
+    assert path.read_text() == "precious"
+    memory.save(path, replace=True)
+    assert content(load(path)) == content(memory)
+    with pytest.raises(OutputError, match=r"cannot write .*nowhere"):
+        memory.save(tmp_path / "nowhere" / "memory.samc")
+    assert [each.name for each in tmp_path.iterdir()] == ["memory.samc"]
+
+
+def mutated(original, rng):
+    """One of the ways in which a file goes bad: bytes flipped, a piece cut out or put in, a number that lies."""
+    data = bytearray(original)
+    header = 8 + int.from_bytes(data[:8], "little")
+    # half of the damage goes to the few bytes that all others depend on
+    end = header if rng.random() < 0.5 else len(data)
+    place, length = int(rng.integers(end)), int(rng.integers(1, 40))
+    match rng.integers(6):
+        case 0:
+            data[place] ^= int(rng.integers(1, 256))
+        case 1:
+            for _ in range(length):
+                data[int(rng.integers(end))] = int(rng.integers(256))
+        case 2:
+            del data[place:]
+        case 3:
+            del data[place : place + length]
+        case 4:
+            data[place:place] = rng.bytes(length)
+        case 5:  # a digit of a size, an offset, a count, or the header's own length
+            digits = [8 + i for i, byte in enumerate(data[8:header]) if chr(byte).isdecimal()]
+            spot = int(rng.choice([*digits, *range(8)]))
+            data[spot] = int(rng.integers(48, 58)) if spot >= 8 else int(rng.integers(256))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_ten_thousand_mutants_are_refused_or_equal(tmp_path, part):
+    """Beyond the file and its copy as Python's objects, a load takes what one image and parsing take: 256 KiB here."""
+    rng = np.random.default_rng(part)
+    path = tmp_path / "mutant.samc"
+    memories = [filled(spec, seed=number)[0] for number, spec in enumerate(SPECS)]
+    originals = [save(memory, path, replace=True).read_bytes() for memory in memories]
+    contents = [content(memory) for memory in memories]
+    refused, slowest, most = [], 0.0, 0
+    tracemalloc.start()
+    try:
+        for number in range(MUTANTS // PARTS):
+            which = number % len(SPECS)
+            mutant = mutated(originals[which], rng)
+            path.write_bytes(mutant)
+            tracemalloc.reset_peak()
+            before, began = tracemalloc.get_traced_memory()[0], time.perf_counter()
+            try:
+                found = load(path)
+            except DataError as error:
+                refused.append(str(error))
+            else:
+                assert content(found) == contents[which]
+            slowest = max(slowest, time.perf_counter() - began)
+            most = max(most, tracemalloc.get_traced_memory()[1] - before - 2 * len(mutant))
+    finally:
+        tracemalloc.stop()
+    assert len(refused) > 0.9 * MUTANTS / PARTS
+    for message in refused:
+        assert re.fullmatch(
+            rf"{path} is not a whole memory file \(.+\); copy it again, or save the memory anew", message
+        )
+    assert most < 2**18
+    assert slowest < 2
+
+
+def forged(path, tensors=None, **changes):
+    """The file with other fields or tensors and a checksum that fits them: a liar who knows the format."""
+    raw = path.read_bytes()
+    header = json.loads(raw[8 : container_bytes(path)])
+    fields = json.loads(header["__metadata__"][KEY]) | changes
+    fields.pop("checksum")
+    tensors = tensors or load_file(path)
+    text = compact(fields | {"checksum": checksum(fields, tensors)}, sort_keys=True)
+    save_tensors(tensors, path, metadata={KEY: text})
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes", "words"),
+    [
+        ("coo", {"format": 2}, "it has format 2, this version of samc reads 1"),
+        ("coo", {"image_shape": [3, 2**40, 2**40]}, "sides of 1 to 4096"),
+        ("coo", {"image_shape": [2, 16, 16]}, "1 or 3 channels"),
+        ("coo", {"image_shape": [3, 16]}, "1 or 3 channels"),
+        ("raw", {"image_shape": [3, 4096, 4096]}, "budget of 100000 bytes a task cannot hold one image"),
+        (
+            "raw",
+            {"image_shape": [3, 4096, 4096], "budget": {"total": 10**12, "per_task": True}},
+            "other lengths than it says",
+        ),
+        ("coo", {"tasks": [[0, 10**15, 10**15]]}, "another number of images"),
+        ("coo", {"tasks": [[0, 4, 4], [0, 4, 4]]}, "list of tasks makes no sense"),
+        ("coo", {"tasks": [[0, 4, 4], [3, 4, 2]]}, "list of tasks makes no sense"),
+        ("coo", {"tasks": [[0, 4, 4], [3, 4.0, 4]]}, "no whole number"),
+        ("coo", {"tasks": [[0, 4, 10**400], [3, 4, 4]]}, "no whole number"),
+        ("coo", {"tasks": None}, "not a whole memory file"),
+        ("coo", {"num_classes": 2}, "labels go from 0 to 1"),
+        ("coo", {"num_classes": 300}, "tensors are not blobs, labels, sizes"),
+        ("coo", {"num_classes": 10**9}, "tensors are not"),
+        ("coo", {"codec": "raw"}, "tensors are not blobs, labels, each"),
+        ("coo", {"codec": "bitmask"}, "does not match its own header"),
+        ("jpeg:30", {"codec": "jpeg:0030"}, "its codec calls itself jpeg:30"),
+        ("coo", {"codec": "pickle"}, "unknown codec"),
+        ("coo", {"codec": ["coo"]}, "not a whole memory file"),
+        ("coo", {"accounting": "free"}, "its accounting is free"),
+        ("coo", {"budget": {"total": 100, "per_task": True}}, "more than its budget allows"),
+        ("coo", {"budget": {"total": 100_000, "per_task": 1}}, "budget make no sense"),
+        ("coo", {"note": "hidden"}, "not in the form that samc writes"),
+    ],
+)
+def test_lies_with_a_fitting_checksum_are_refused_before_anything_is_taken(tmp_path, spec, changes, words):
+    path = filled(spec)[0].save(tmp_path / "memory.samc")
+    forged(path, **changes)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=words):
+            load(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_lying_lengths_and_foreign_tensors_are_refused(tmp_path):
+    path = filled("coo")[0].save(tmp_path / "memory.samc")
+    tensors = load_file(path)
+    forged(path, tensors | {"sizes": tensors["sizes"][:-1]})
+    with pytest.raises(DataError, match="other lengths than it says"):
+        load(path)
+    forged(path, tensors | {"sizes": np.roll(tensors["sizes"] + np.arange(-4, 4).astype("u2"), 1)})
+    with pytest.raises(DataError, match=r"damaged|other lengths"):
+        load(path)
+    forged(path, tensors | {"more": np.zeros(3, np.uint8)})
+    with pytest.raises(DataError, match="tensors are not blobs, labels, sizes"):
+        load(path)
+    forged(path, tensors | {"sizes": tensors["sizes"].astype(np.float32)})
+    with pytest.raises(DataError, match="a tensor of F32"):
+        load(path)
+
+
+def test_other_files_are_refused_in_one_line(tmp_path):
+    path = tmp_path / "file"
+    for raw in (b"", b"PK", b"not a memory at all", b"\xff" * 64, (2**20).to_bytes(8, "little") + bytes(2**21)):
+        path.write_bytes(raw)
+        with pytest.raises(DataError, match=r"file is not a whole memory file .*copy it again"):
+            load(path)
+    with pytest.raises(DataError, match=r"cannot read .*absent"):
+        load(tmp_path / "absent")
+    with pytest.raises(DataError, match="cannot read"):
+        load(tmp_path)
+    nested = b"[" * 100_000
+    path.write_bytes(len(nested).to_bytes(8, "little") + nested)
+    with pytest.raises(DataError, match="not a whole memory file"):
+        load(path)
+    save_tensors({"x": np.zeros(3, np.uint8)}, path, metadata={KEY: "[]", "other": "{}"})
+    with pytest.raises(DataError, match="instead of samc alone"):
+        load(path)
