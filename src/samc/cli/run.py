@@ -14,7 +14,9 @@ from rich.console import Console
 from samc.cli.progress import Bar
 from samc.config import RunConfig, flag, resolve
 from samc.device import choose
+from samc.errors import OutputError
 from samc.learners import build, method
+from samc.memory.file import FILE
 from samc.protocol import run
 from samc.record import claimed_folder
 from samc.report.table import summary
@@ -80,6 +82,9 @@ def execute(given: dict[str, Any], data_dir: Path | None, device: str | None, ou
             class_order=config.class_order,
         )
         learner = build(config, stream, where)
+        memory = getattr(learner, "memory", None)  # methods without one have nothing to open
+        if memory is not None and (folder / FILE).exists():
+            raise OutputError(f"{folder / FILE} is there already; choose another --out or remove it")
         if from_preset:
             shown = ", ".join(f"{flag(name)} {value}" for name, value in from_preset.items())
             console.print(f"preset for {config.dataset}: {shown}", highlight=False)
@@ -95,7 +100,11 @@ def execute(given: dict[str, Any], data_dir: Path | None, device: str | None, ou
         # shown before it is written: should the disk be full by now, the figures are still on the screen
         console.print(summary({config.model: record}, f"{stream.name}, seed {config.seed}"))
         path = record.save(folder)
+        if memory is not None:
+            memory.save(folder / FILE)
     console.print(f"record: {path}", highlight=False)
+    if memory is not None:
+        console.print(f"memory: {folder / FILE}", highlight=False)
 
 
 def moment() -> str:

@@ -30,7 +30,11 @@ class Container:
 
     text: str
     tensors: dict[str, np.ndarray]
-    own_bytes: int
+    header: np.ndarray
+
+    @property
+    def own_bytes(self) -> int:
+        return len(self.header)
 
 
 def write(path: Path, tensors: dict[str, np.ndarray], text: str, *, replace: bool) -> None:
@@ -88,7 +92,7 @@ def read(path: Path) -> Container:
         tensors = {name: view(content[own_bytes:], entry) for name, entry in header.items()}
     except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
         raise damaged(path, " ".join(str(error).split())[:200]) from None
-    return Container(metadata[KEY], tensors, own_bytes)
+    return Container(metadata[KEY], tensors, content[:own_bytes])
 
 
 def view(data: np.ndarray, entry: dict[str, Any]) -> np.ndarray:

@@ -19,8 +19,10 @@ from samc.memory.buffer import EpisodicMemory, Item, Shelf
 from samc.memory.codecs import parse
 from samc.memory.container import Container, compact, container_bytes, damaged, read, write
 
-__all__ = ["container_bytes", "load", "save"]
+__all__ = ["FILE", "container_bytes", "load", "save"]
 
+FILE = "memory.samc"
+# its name in the folder of a run
 VERSION = 1
 MOST_SIDE = 4096
 MOST_NUMBER = 2**53
