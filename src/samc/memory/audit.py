@@ -14,12 +14,14 @@ from PIL import Image
 
 from samc.errors import DataError
 from samc.memory.buffer import EpisodicMemory
-from samc.memory.codec import Codec, Raw
+from samc.memory.codec import Codec
 from samc.memory.container import Container, read
 from samc.memory.file import load
 from samc.memory.gist import Gist
-from samc.memory.pictures import Picture, Thumbnail
+from samc.memory.masked import Cam
+from samc.memory.pictures import Jpeg, WebP
 from samc.memory.search import found_runs, matches, telling_runs
+from samc.memory.selection import WHOLE
 
 TAIL = 4
 # a picture without its last bytes is another picture, or none; where it is not, they were no part of it
@@ -77,7 +79,7 @@ def audit(path: Path, originals: UInt8[np.ndarray, "n c h w"] | None = None) -> 
     complaints = []
     if size != container.own_bytes + memory.nbytes:
         complaints.append(f"{size:,} bytes on disk, {memory.nbytes:,} counted and {container.own_bytes:,} of container")
-    idle = sum(has_idle_tail(memory.codec, item.blob) for item in items)
+    idle = sum(has_idle_bytes(memory.codec, item.blob) for item in items)
     if idle:
         complaints.append(f"{idle} of {len(items)} images carry bytes that are no part of them")
     if not memory.codec.gist and (images * ~masks[:, None]).any():
@@ -153,11 +155,14 @@ def explained_from(codec: Codec, blob: bytes) -> int:
     return 0 if codec.spec == "coo" else start
 
 
-def has_idle_tail(codec: Codec, blob: bytes) -> bool:
-    """Whether the picture in a blob is the same without its last bytes."""
+def has_idle_bytes(codec: Codec, blob: bytes) -> bool:
+    """Whether an image is the same without some of its bytes."""
     if isinstance(codec, Gist):
-        return has_idle_tail(codec.under, codec.halves(blob)[0])
-    if not isinstance(codec, Picture) or isinstance(codec, Thumbnail | Raw) or len(blob) <= TAIL:
+        picture, rest = codec.halves(blob)
+        return has_idle_bytes(codec.under, picture) or has_idle_bytes(codec.over, rest)
+    if isinstance(codec, Cam):  # the map of an image that is kept whole says nothing
+        return int.from_bytes(blob[:2], "little") == WHOLE and any(blob[2 : codec.fixed_bytes])
+    if not isinstance(codec, Jpeg | WebP) or len(blob) <= TAIL:
         return False
     whole, cut = (pixels(codec.unpacked(part)) for part in (blob, blob[:-TAIL]))
     return whole is not None and cut is not None and np.array_equal(whole, cut)

@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 
 from samc.completion.rules import telea
 from samc.memory import EpisodicMemory
+from samc.memory.gist import Gist
+from samc.memory.masked import Masked
 
 DROPPED = 0.86
 # the grey of pixels that are not stored
@@ -28,26 +30,28 @@ def draw(memory: EpisodicMemory, path: Path, *, per_task: int = 6) -> None:
     abreast = max(1, min(len(tasks), WIDEST // columns))
     blocks = max(1, -(-len(tasks) // abreast))
     names = row_names(memory)
-    wide, high = columns * PANEL + 0.5, len(names) * PANEL + 0.95
-    size = max(abreast * wide + 0.55, 5.2), blocks * high + 0.65
+    _, height, width = memory.codec.image_shape
+    panel_high = PANEL * min(max(height / width, 0.3), 3)
+    wide, high = columns * PANEL + 0.45, len(names) * panel_high + 0.75
+    size = max(abreast * wide + 0.55, 5.2), blocks * high + 0.5
     figure = Figure(figsize=size, dpi=110)
     FigureCanvasAgg(figure)
     total = sum(memory.images_per_task.values())
-    title = f"{total:,} images in {memory.nbytes:,} bytes, codec {memory.codec.spec}"
+    title = f"{total:,} {'image' if total == 1 else 'images'} in {memory.nbytes:,} bytes, codec {memory.codec.spec}"
     figure.text(0.55 / size[0], 1 - 0.15 / size[1], title, va="top", fontsize=12, fontweight="bold")
     for number, task in enumerate(tasks):
         down, across = divmod(number, abreast)
-        left, top = 0.55 + across * wide, 0.65 + down * high + 0.25
         shown = min(columns, len(memory.shelves[task].items))
-        place = (left, size[1] - top - len(names) * PANEL, shown * PANEL, len(names) * PANEL)
-        axes = figure.add_axes((place[0] / size[0], place[1] / size[1], place[2] / size[0], place[3] / size[1]))
+        bottom = size[1] - 0.5 - down * high - 0.25 - len(names) * panel_high
+        corner = ((0.55 + across * wide) / size[0], bottom / size[1])
+        axes = figure.add_axes((*corner, shown * PANEL / size[0], len(names) * panel_high / size[1]))
         block(axes, memory, task, shown, names if across == 0 else ("",) * len(names))
     figure.savefig(path)
 
 
 def row_names(memory: EpisodicMemory) -> tuple[str, ...]:
     """Whole images have no second row: nothing was dropped that could be completed."""
-    if not hasattr(memory.codec, "under") and not memory.codec.spec.startswith(("coo", "bitmask", "cam")):
+    if not isinstance(memory.codec, Masked | Gist):
         return ("kept",)
     return ("kept", "with the gist" if memory.codec.gist else "completed")
 
