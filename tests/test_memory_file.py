@@ -12,7 +12,7 @@ from safetensors.numpy import save_file as save_tensors
 import samc
 from memory_makers import SPECS, filled, forged
 from samc.errors import DataError, OutputError
-from samc.memory import Budget, EpisodicMemory, parse, select
+from samc.memory import Budget, EpisodicMemory, parse, select, whole
 from samc.memory.container import KEY
 from samc.memory.file import container_bytes, load, save
 
@@ -58,6 +58,16 @@ def test_an_empty_memory_is_a_file_too(tmp_path):
     path = memory.save(tmp_path / "memory.samc")
     assert path.stat().st_size == container_bytes(path)
     assert content(load(path)) == content(memory)
+
+
+def test_images_out_of_all_proportion_to_their_bytes_are_not_written(tmp_path):
+    memory = EpisodicMemory(parse("thumb:1", (1, 4096, 4096)), 10, Budget(1000))
+    kept, image = whole(1, 4096, 4096), np.zeros((1, 1, 4096, 4096), np.uint8)
+    memory.add(0, image, kept, np.array([1]))
+    assert content(load(memory.save(tmp_path / "one.samc"))) == content(memory)
+    memory.add(0, image, kept, np.array([2]))
+    with pytest.raises(OutputError, match="its images keep too little of what they are; use smaller images"):
+        memory.save(tmp_path / "two.samc")
 
 
 def test_the_same_memory_is_the_same_file(tmp_path):
@@ -148,13 +158,17 @@ def test_ten_thousand_mutants_are_refused_or_equal(tmp_path, part):
         ("coo", {"image_shape": [3, 2**40, 2**40]}, "sides of 1 to 4096"),
         ("coo", {"image_shape": [2, 16, 16]}, "1 or 3 channels"),
         ("coo", {"image_shape": [3, 16]}, "1 or 3 channels"),
-        ("raw", {"image_shape": [3, 4096, 4096]}, "budget of 100000 bytes a task cannot hold one image"),
+        ("raw", {"image_shape": [3, 4096, 4096]}, "too few bytes"),
+        ("raw", {"image_shape": [3, 400, 400]}, "budget of 100000 bytes a task cannot hold one image"),
         (
             "raw",
-            {"image_shape": [3, 4096, 4096], "budget": {"total": 10**12, "per_task": True}},
+            {"image_shape": [3, 400, 400], "budget": {"total": 10**12, "per_task": True}},
             "other lengths than it says",
         ),
-        ("coo", {"tasks": [[0, 10**15, 10**15]]}, "another number of images"),
+        ("coo", {"image_shape": [3, 4096, 4096]}, "too few bytes for so many images of that size"),
+        ("jpeg:30", {"image_shape": [3, 4096, 4096]}, "too few bytes for so many images of that size"),
+        ("coo", {"tasks": [[0, 10**15, 10**15]]}, "too few bytes for so many images"),
+        ("coo", {"tasks": [[0, 9, 9]]}, "another number of images"),
         ("coo", {"tasks": [[0, 4, 4], [0, 4, 4]]}, "list of tasks makes no sense"),
         ("coo", {"tasks": [[0, 4, 4], [3, 4, 2]]}, "list of tasks makes no sense"),
         ("coo", {"tasks": [[0, 4, 4], [3, 4.0, 4]]}, "no whole number"),

@@ -125,8 +125,8 @@ def against(
     counts = found_runs(telling_runs(searched), originals, kept)
     smuggled = np.flatnonzero(counts)
     if len(smuggled):
-        where = f"the first is number {smuggled[0]}"
-        complaints.append(f"dropped pixels of {len(smuggled)} originals are in the file as they were ({where})")
+        which = f"{len(smuggled)} of the originals, the first of them number {smuggled[0]},"
+        complaints.append(f"dropped pixels of {which} are in the file as they were")
     exact = None
     if errors and (values := np.abs(np.concatenate(errors))).size:
         exact, near = float((values == 0).mean()), float((values == 1).mean()) / 2

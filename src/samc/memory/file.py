@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from samc.errors import OutputError
 from samc.memory.budget import Accounting, Budget
 from samc.memory.buffer import EpisodicMemory, Item, Shelf
 from samc.memory.codecs import parse
@@ -25,6 +26,8 @@ FILE = "memory.samc"
 # its name in the folder of a run
 VERSION = 1
 MOST_SIDE = 4096
+THINNEST = 4096
+# pixels that one byte of a file may stand for: a stranger's few bytes shall not keep anybody busy for hours
 MOST_NUMBER = 2**53
 # beyond this, JSON's numbers are not the same everywhere
 FIELDS = {"accounting", "budget", "checksum", "codec", "format", "image_shape", "num_classes", "tasks"}
@@ -51,6 +54,8 @@ def save(memory: EpisodicMemory, path: str | Path, *, replace: bool = False) -> 
         "budget": {"total": memory.budget.total, "per_task": memory.budget.per_task},
         "tasks": [[int(task), len(shelf.items), shelf.offered] for task, shelf in memory.shelves.items()],
     }
+    if too_thin(fields, memory.nbytes):
+        raise OutputError(f"cannot write {path}: its images keep too little of what they are; use smaller images")
     text = compact(fields | {"checksum": checksum(fields, tensors)}, sort_keys=True)
     write(path, tensors, text, replace=replace)
     return path
@@ -102,7 +107,16 @@ def checked_fields(found: Container) -> dict[str, Any]:
         raise ValueError(f"its accounting is {fields['accounting']}")
     if any(len(row) != 3 or row[2] < row[1] for row in tasks) or len({row[0] for row in tasks}) != len(tasks):
         raise ValueError("its list of tasks makes no sense")
+    if too_thin(fields, sum(tensor.nbytes for tensor in found.tensors.values())):
+        raise ValueError("it has too few bytes for so many images of that size")
     return fields
+
+
+def too_thin(fields: dict[str, Any], data_bytes: int) -> bool:
+    """Whether images are out of all proportion to their bytes; one of any size is always allowed."""
+    _, height, width = fields["image_shape"]
+    pixels = height * width * sum(count for _, count, _ in fields["tasks"])
+    return pixels > max(MOST_SIDE**2, THINNEST * data_bytes)
 
 
 def empty_memory(fields: dict[str, Any]) -> EpisodicMemory:
