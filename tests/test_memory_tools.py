@@ -292,7 +292,7 @@ def test_mistakes_are_one_line_and_exit_2(samc, tmp_path):
     np.savez("floats.npz", x=np.zeros((3, 32, 32, 3)))
     np.savez("others.npz", x=np.zeros((3, 32, 32, 3), np.uint8))
     for arguments, words in (
-        (("info", "absent"), "cannot read absent"),
+        (("info", "absent"), "absent is not there"),
         (("info", "floats.npz"), "floats.npz is not a whole memory file"),
         (("audit", "absent"), "absent is not there"),
         (("audit", "memory.samc", "--against", "absent.npz"), "absent.npz is not there"),

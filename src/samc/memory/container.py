@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import UInt8
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
@@ -61,26 +62,33 @@ def write(path: Path, tensors: dict[str, np.ndarray], text: str, *, replace: boo
 
 def container_bytes(path: Path) -> int:
     """What the container itself takes: everything before the tensors' bytes."""
+    return mapped(path)[1]
+
+
+def mapped(path: Path) -> tuple[UInt8[np.ndarray, "n"], int]:
+    """A file's bytes where they lie, and how many of them come before the tensors'."""
+    if not path.is_file():  # nor a pipe, which would keep us waiting
+        raise DataError(f"{path} is not there; give the path of a memory's file, such as runs/first/memory.samc")
+    if path.stat().st_size < LENGTH:
+        raise damaged(path, "it is cut short")
     try:
-        with path.open("rb") as file:
-            start, size = file.read(LENGTH), os.fstat(file.fileno()).st_size
+        content = np.memmap(path, np.uint8, mode="r")
     except OSError as error:
-        raise DataError(f"cannot read {path} ({error.strerror}); give the path of a memory's file") from None
-    header = int.from_bytes(start, "little")
-    if len(start) < LENGTH or LENGTH + header > size:
+        raise DataError(f"cannot read {path} ({error.strerror}); check who may read it") from None
+    header = int.from_bytes(content[:LENGTH].tobytes(), "little")
+    if LENGTH + header > len(content):
         raise damaged(path, "it is cut short, or never was a memory")
     if header > MOST_HEADER:
         raise damaged(path, f"its header claims {header:,} bytes, none has more than {MOST_HEADER:,}")
-    return LENGTH + header
+    return content, LENGTH + header
 
 
 def read(path: Path) -> Container:
     """Sizes are compared with the file's before anything is taken; a header must say what it says in one way only."""
-    own_bytes = container_bytes(path)
+    content, own_bytes = mapped(path)
     try:
         with safe_open(path, framework="np"):
             pass  # tensors that overlap, leave gaps or end elsewhere than the file does are refused here
-        content = np.memmap(path, np.uint8, mode="r")
         raw = content[LENGTH:own_bytes].tobytes()
         header = json.loads(raw)
         # one way only: nothing named twice, no room for words between the words
