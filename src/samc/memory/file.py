@@ -1,8 +1,8 @@
 """A memory as a file: the counted bytes and nothing else as tensors, their meaning as one text, a checksum over both.
 
 Safe to load from a stranger: nothing is unpickled, nothing is believed before it was compared with the file's size, and
-what would not be written again in the same way is refused. Loading takes at most twice the file, a few hundred bytes
-for each image that Python keeps as objects, and room to look at one image at a time.
+what would not be written again in the same way is refused. Loading takes at most twice the file, some two hundred bytes
+for each image that Python keeps as objects, and room to look at one image at a time (at most 32 bytes a pixel).
 """
 
 import hashlib
