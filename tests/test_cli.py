@@ -12,6 +12,7 @@ import pytest
 
 from samc.cli import main
 from samc.learners import LEARNERS, NetworkLearner
+from samc.memory.file import load as samc_memory
 
 QUICK = ("--dataset", "npz:tiny.npz", "--n-tasks", "2", "--device", "cpu")
 
@@ -103,7 +104,8 @@ def test_a_run_writes_a_record_and_shows_a_table(samc, tmp_path):
     code, out, err = samc("run", "--model", "samc", "--dataset", "split-synthetic", "--seed", 3, "--out", "here", *cut)
     assert (code, err) == (0, "")
     record = json.loads((tmp_path / "here" / "record.json").read_text())
-    assert [path.name for path in (tmp_path / "here").iterdir()] == ["record.json"]
+    assert sorted(path.name for path in (tmp_path / "here").iterdir()) == ["memory.samc", "record.json"]
+    assert samc_memory(tmp_path / "here" / "memory.samc").nbytes == record["memory"]["memory_bytes"]
     assert record["config"]["seed"] == 3
     assert record["config"]["lr"] == 0.02
     assert len(record["accuracy_matrix"]) == 3

@@ -4,6 +4,7 @@ from samc import streams
 from samc.errors import UserError
 from samc.learners import AGEM, EBM, EEC, ER, EWC, GEM, LEARNERS, MER, SAMC, Finetune, ICaRL, Joint, LwF
 from samc.memory import EpisodicMemory
+from samc.memory import EpisodicMemory as Memory
 from samc.protocol import run
 from samc.record import RunRecord
 from samc.version import VERSION
@@ -25,6 +26,7 @@ __all__ = [
     "ICaRL",
     "Joint",
     "LwF",
+    "Memory",
     "RunRecord",
     "UserError",
     "__version__",

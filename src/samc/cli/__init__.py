@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import typer
 
-from samc.cli import data, demo, report, run
+from samc.cli import data, demo, memory, report, run
 from samc.errors import UserError
 
 INTERRUPTED = 130
@@ -26,6 +26,8 @@ Examples:
 
   samc report runs                                    runs side by side, mean and deviation over seeds
 
+  samc memory info runs/first                         what a run remembers, byte by byte
+
   samc demo                                           three methods, one table, one picture
 """
 
@@ -44,6 +46,7 @@ def app() -> typer.Typer:
     commands.command("models")(report.models)
     commands.command("report")(report.report)
     commands.add_typer(data.app, name="data")
+    commands.add_typer(memory.app, name="memory")
     return commands
 
 

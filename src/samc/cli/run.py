@@ -14,8 +14,10 @@ from rich.console import Console
 from samc.cli.progress import Bar
 from samc.config import RunConfig, flag, resolve
 from samc.device import choose
+from samc.errors import OutputError
 from samc.experiments.diagnosis import Diagnosis
 from samc.learners import build, method
+from samc.memory.file import FILE
 from samc.protocol import run
 from samc.record import claimed_folder
 from samc.report.diagnosis import claims
@@ -85,6 +87,9 @@ def execute(
             class_order=config.class_order,
         )
         learner = build(config, stream, where)
+        memory = getattr(learner, "memory", None)  # methods without one have nothing to open
+        if memory is not None and (folder / FILE).exists():
+            raise OutputError(f"{folder / FILE} is there already; choose another --out or remove it")
         if from_preset:
             shown = ", ".join(f"{flag(name)} {value}" for name, value in from_preset.items())
             console.print(f"preset for {config.dataset}: {shown}", highlight=False)
@@ -104,7 +109,11 @@ def execute(
             record = replace(record, diagnosis=diagnosis.found())
             console.print(claims(diagnosis.found()))
         path = record.save(folder)
+        if memory is not None:
+            memory.save(folder / FILE)
     console.print(f"record: {path}", highlight=False)
+    if memory is not None:
+        console.print(f"memory: {folder / FILE}", highlight=False)
 
 
 def moment() -> str:

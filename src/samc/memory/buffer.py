@@ -2,6 +2,7 @@
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -159,6 +160,19 @@ class EpisodicMemory:
     @property
     def images_per_task(self) -> dict[int, int]:
         return {task: len(shelf.items) for task, shelf in self.shelves.items()}
+
+    def save(self, path: str | Path, *, replace: bool = False) -> Path:
+        """As a file of its own that anybody can weigh, open and audit: docs/memory.md."""
+        from samc.memory.file import save  # noqa: PLC0415  (that module is made of this one)
+
+        return save(self, path, replace=replace)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "EpisodicMemory":
+        """From such a file; a stranger's is safe to open."""
+        from samc.memory.file import load  # noqa: PLC0415
+
+        return load(path)
 
     def state_dict(self) -> dict[int, Any]:
         return {

@@ -1,0 +1,156 @@
+"""`samc memory`: weigh, look into and audit what a run remembers."""
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from jaxtyping import UInt8
+from rich.console import Console
+from rich.table import Table
+
+from samc.errors import DataError, OutputError
+from samc.memory import EpisodicMemory
+from samc.memory.audit import audit as audit_file
+from samc.memory.file import FILE, container_bytes
+from samc.memory.file import load as load_file
+from samc.report.memory_picture import draw
+from samc.streams.images import read_arrays
+
+FAILED = 1
+# the exit code of an audit that found something
+
+app = typer.Typer(
+    help="What a run remembers: weigh it, look into it, audit it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+
+File = Annotated[Path, typer.Argument(help="a memory's file, or the folder of a run that left one")]
+
+
+@app.command()
+def info(file: File) -> None:
+    """Show where the bytes are: by part and by task, and what they hold.
+
+    Examples:
+
+      samc memory info runs/first
+
+      samc memory info runs/first/memory.samc
+    """
+    path = located(file)
+    memory = load_file(path)
+    for table in (terms(memory, path), parts(memory, container_bytes(path)), tasks(memory)):
+        Console().print(table)
+
+
+@app.command()
+def show(
+    file: File,
+    out: Annotated[Path, typer.Option(help="the picture to write; one that is there is replaced")],
+    per_task: Annotated[int, typer.Option(min=1, max=18, help="how many images of each task")] = 6,
+) -> None:
+    """Draw some images of each task: the pixels that are kept, and the image as it comes back.
+
+    Dropped pixels come back from the gist where the codec has one, else they are completed by Telea's rule.
+
+    Examples:
+
+      samc memory show runs/first --out memory.png
+
+      samc memory show runs/first/memory.samc --out memory.png --per-task 10
+    """
+    memory = load_file(located(file))
+    if not memory.tasks:
+        raise DataError(f"{file} remembers no image; there is nothing to show")
+    if out.suffix.lower() != ".png":
+        raise OutputError(f"--out is a picture's name that ends in .png, got {out}")
+    draw(memory, out, per_task=per_task)
+    typer.echo(f"picture: {out}")
+
+
+@app.command()
+def audit(
+    file: File,
+    against: Annotated[
+        Path | None, typer.Option(help="the originals: an npz file with x, uint8, (n, height, width, 3)")
+    ] = None,
+) -> None:
+    """Decode everything, add up the bytes, and look for dropped pixels in the file; the verdict is one line.
+
+    Exits with 1 if something is wrong. Given the originals, it searches the file for runs of their dropped pixels and
+    compares what comes back with the truth.
+
+    Examples:
+
+      samc memory audit runs/first
+
+      samc memory audit runs/first/memory.samc --against my-data.npz
+    """
+    found = audit_file(located(file), None if against is None else originals(against))
+    typer.echo(found.verdict)
+    raise typer.Exit(0 if found.passed else FAILED)
+
+
+def located(path: Path) -> Path:
+    """A run's folder stands for the memory that it left."""
+    return path / FILE if path.is_dir() else path
+
+
+def originals(path: Path) -> UInt8[np.ndarray, "n c h w"]:
+    x = read_arrays(path, needed=("x",))["x"]
+    x = x[..., None] if x.ndim == 3 else x
+    if x.dtype != np.uint8 or x.ndim != 4 or x.shape[3] not in (1, 3):
+        raise DataError(f"{path}: x is uint8 (n, height, width, 1 or 3), got {x.dtype} {x.shape}; convert it first")
+    return np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+
+
+def terms(memory: EpisodicMemory, path: Path) -> Table:
+    """What the memory is, a line each."""
+    table = Table(title=str(path), title_justify="left", title_style="bold", show_header=False)
+    channels, height, width = memory.codec.image_shape
+    budget = f"{memory.budget.total:,} bytes {'a task' if memory.budget.per_task else 'for all tasks'}"
+    images = sum(memory.images_per_task.values())
+    table.add_row("codec", memory.codec.spec)
+    table.add_row("images", f"{images:,} of {height}x{width}, {channels} {'channel' if channels == 1 else 'channels'}")
+    table.add_row("kept", f"{share(memory, memory.tasks):.1%} of their pixels")
+    table.add_row("raw, they would take", f"{images * int(np.prod(memory.codec.image_shape)):,} bytes")
+    table.add_row("classes", f"{memory.num_classes:,}")
+    table.add_row("budget", f"{budget}, counted in {memory.accounting}")
+    table.add_row("file", f"{path.stat().st_size:,} bytes")
+    return table
+
+
+def parts(memory: EpisodicMemory, container: int) -> Table:
+    """Every byte of the file, by what it is for."""
+    table = Table("part", title="bytes by part", title_justify="left", title_style="bold", show_footer=True)
+    table.columns[0].footer = "file"
+    sizes = memory.nbytes_by_part | {"container": container}
+    total, images = sum(sizes.values()), max(1, sum(memory.images_per_task.values()))
+    table.add_column("bytes", f"{total:,}", justify="right")
+    table.add_column("share", justify="right")
+    table.add_column("an image", f"{total / images:,.1f}", justify="right")
+    for name, size in sizes.items():
+        table.add_row(name, f"{size:,}", f"{size / total:.1%}", f"{size / images:,.1f}")
+    return table
+
+
+def tasks(memory: EpisodicMemory) -> Table:
+    table = Table("task", title="bytes by task", title_justify="left", title_style="bold")
+    for name in ("bytes", "images", "ever offered", "kept", "an image"):
+        table.add_column(name, justify="right")
+    for task, shelf in memory.shelves.items():
+        size, count = sum(item.nbytes for item in shelf.items), len(shelf.items)
+        kept = f"{share(memory, [task]):.1%}" if count else "-"
+        each = f"{size / count:,.1f}" if count else "-"
+        table.add_row(str(task + 1), f"{size:,}", f"{count:,}", f"{shelf.offered:,}", kept, each)
+    return table
+
+
+def share(memory: EpisodicMemory, of_tasks: list[int]) -> float:
+    """Of all pixels of these tasks' images, those that are stored; one task is decoded at a time."""
+    counts = [(masks.sum(), masks.size) for _, masks, _ in map(memory.recall, of_tasks)]
+    kept, everything = np.sum(counts, axis=0) if counts else (0, 0)
+    return float(kept / max(1, everything))
