@@ -11,7 +11,7 @@ from safetensors.numpy import save_file as save_tensors
 from memory_makers import SPECS, filled, forged, smooth_images
 from samc.cli import main
 from samc.errors import DataError
-from samc.memory import Budget, EpisodicMemory, Selection, parse, select
+from samc.memory import Budget, EpisodicMemory, Selection, parse, select, whole
 from samc.memory.audit import audit
 from samc.memory.container import KEY
 from samc.memory.file import container_bytes, load
@@ -50,7 +50,9 @@ def test_an_honest_memory_passes(tmp_path, spec, shape):
         kept = np.mean([memory.recall(task)[1] for task in memory.tasks])
         assert found.dropped_share == pytest.approx(1 - kept)
         assert found.compared == 8
-        assert "which cannot be had from the file (8 of them compared with their originals)" in found.verdict
+        coarsely = " but coarsely" if memory.codec.gist else ""
+        seen = "(8 of them compared with their originals)"
+        assert f"which cannot be had from the file{coarsely} {seen}" in found.verdict
         assert "only the originals can tell" in audit(path).verdict
     else:
         assert found.dropped_share == 0
@@ -158,12 +160,24 @@ def test_bytes_behind_a_picture_are_found(tmp_path, spec):
             start = memory.codec.length(len(picture + hidden)) if memory.codec.gist else b""
             shelf.items.append(memory.item(start + picture + hidden + rest, b"\0"))
     path = memory.save(tmp_path / "memory.samc")
-    assert "8 of 8 images carry bytes that are no part of them" in audit(path).verdict
+    assert "8 of 8 images carry bytes that their codec would not have written" in audit(path).verdict
     if memory.codec.gist:
         assert (
             "dropped pixels of 1 of the originals, the first of them number 0, are in the file as they were"
             in audit(path, images).verdict
         )
+
+
+def test_a_picture_that_is_finer_than_its_codec_is_found(tmp_path):
+    """WebP of quality 100 under a gist that calls itself webp:5; nothing else is wrong with the file."""
+    memory, images = filled("gist:webp:5+cam", (3, 32, 32), tasks=(0,))
+    fine = parse("webp:100", (3, 32, 32)).encode(images, whole(4, 32, 32))
+    for number, item in enumerate(list(memory.shelves[0].items)):
+        pixels = memory.codec.halves(item.blob)[1]
+        blob = memory.codec.length(len(fine[number])) + fine[number] + pixels
+        memory.shelves[0].items[number] = memory.item(blob, item.label)
+    found = audit(memory.save(tmp_path / "memory.samc"))
+    assert "4 of 4 images carry bytes that their codec would not have written" in found.verdict
 
 
 def test_pixels_that_are_not_where_they_claim_to_be_are_found(tmp_path):
@@ -329,10 +343,10 @@ def test_every_kind_of_memory_can_be_drawn(tmp_path, spec, shape):
 
     memory, _ = filled(spec, shape, tasks=range(5), count=2)
     draw(memory, tmp_path / "a.png", per_task=6)
-    whole = cv2.imread(str(tmp_path / "a.png"))
+    drawn = cv2.imread(str(tmp_path / "a.png"))
     draw(memory, tmp_path / "b.png", per_task=1)
-    assert whole.shape[1] > cv2.imread(str(tmp_path / "b.png")).shape[1]
-    assert whole.std() > 10
+    assert drawn.shape[1] > cv2.imread(str(tmp_path / "b.png")).shape[1]
+    assert drawn.std() > 10
 
 
 def test_the_map_of_a_whole_image_hides_nothing(tmp_path):
@@ -346,4 +360,4 @@ def test_the_map_of_a_whole_image_hides_nothing(tmp_path):
     memory.shelves[0].items[0] = memory.item(item.blob[:2] + b"abcd" + item.blob[6:], item.label)
     memory.save(path, replace=True)
     assert np.array_equal(load(path).recall(0)[0], images)
-    assert "1 of 1 images carry bytes that are no part of them" in audit(path).verdict
+    assert "1 of 1 images carry bytes that their codec would not have written" in audit(path).verdict

@@ -19,7 +19,7 @@ from samc.memory.container import Container, read
 from samc.memory.file import load
 from samc.memory.gist import Gist
 from samc.memory.masked import Cam
-from samc.memory.pictures import Jpeg, WebP
+from samc.memory.pictures import Jpeg, WebP, as_picture
 from samc.memory.search import found_runs, matches, telling_runs
 from samc.memory.selection import WHOLE
 
@@ -61,7 +61,8 @@ class Audit:
         if self.compared is None:
             return f"passed: {sums}; {share}; whether those can be had from the file only the originals can tell"
         seen = f"{self.compared} of them compared with their originals"
-        return f"passed: {sums}; {share}, which cannot be had from the file ({seen})"
+        coarse = " but coarsely" if self.exact_share is not None else ""
+        return f"passed: {sums}; {share}, which cannot be had from the file{coarse} ({seen})"
 
 
 def audit(path: Path, originals: UInt8[np.ndarray, "n c h w"] | None = None) -> Audit:
@@ -81,7 +82,7 @@ def audit(path: Path, originals: UInt8[np.ndarray, "n c h w"] | None = None) -> 
         complaints.append(f"{size:,} bytes on disk, {memory.nbytes:,} counted and {container.own_bytes:,} of container")
     idle = sum(has_idle_bytes(memory.codec, item.blob) for item in items)
     if idle:
-        complaints.append(f"{idle} of {len(items)} images carry bytes that are no part of them")
+        complaints.append(f"{idle} of {len(items)} images carry bytes that their codec would not have written")
     if not memory.codec.gist and (images * ~masks[:, None]).any():
         complaints.append("pixels that count as dropped come back")
     compared = exact = None
@@ -156,7 +157,7 @@ def explained_from(codec: Codec, blob: bytes) -> int:
 
 
 def has_idle_bytes(codec: Codec, blob: bytes) -> bool:
-    """Whether an image is the same without some of its bytes."""
+    """Whether an image is the same without some of its bytes, or a picture finer than its codec makes them."""
     if isinstance(codec, Gist):
         picture, rest = codec.halves(blob)
         return has_idle_bytes(codec.under, picture) or has_idle_bytes(codec.over, rest)
@@ -164,6 +165,8 @@ def has_idle_bytes(codec: Codec, blob: bytes) -> bool:
         return int.from_bytes(blob[:2], "little") == WHOLE and any(blob[2 : codec.fixed_bytes])
     if not isinstance(codec, Jpeg | WebP) or len(blob) <= TAIL:
         return False
+    if len(blob) > 2 * len(codec.packed(as_picture(codec.read(blob)))) + 32:
+        return True  # WebP says itself how fine it is; packed again as its codec would, an honest one hardly shrinks
     whole, cut = (pixels(codec.unpacked(part)) for part in (blob, blob[:-TAIL]))
     return whole is not None and cut is not None and np.array_equal(whole, cut)
 
