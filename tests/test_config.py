@@ -14,8 +14,12 @@ def resolved(**given):
 
 
 def test_the_papers_best_values_are_applied_by_stream():
-    assert resolved(dataset="split-cifar10")[0].threshold == 0.6
-    assert resolved(dataset="split-cifar100")[0].threshold == 0.7
+    paper = resolved(dataset="split-cifar10", preset="paper")[0]
+    assert (paper.threshold, paper.codec, paper.accounting, paper.autoencoder_output) == (0.6, "coo", "values", "whole")
+    assert resolved(dataset="split-cifar100", preset="paper")[0].threshold == 0.7
+    best = resolved(dataset="split-cifar100")[0]
+    assert (best.codec, best.replay, best.accounting) == ("focus:jpeg:40", "er", "bytes")
+    assert resolved(dataset="split-cifar100", preset="best", model="gem")[0].memory_strength == 0.5
     assert resolved(dataset="split-cifar100", model="finetune")[0].lr == 1.0
     config, shown = resolved(dataset="split-mini-imagenet", model="gem")
     assert (config.lr, config.memory_strength) == (0.1, 0.5)
