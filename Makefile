@@ -26,6 +26,7 @@ check: setup
 
 bench: setup
 	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/encoding.py
 
 # every method on the embedded stream, three seeds, into results/; runs that are there already are left alone
 rivals: setup

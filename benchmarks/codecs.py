@@ -44,6 +44,22 @@ def held(codec: str, accounting: str, images: np.ndarray, kept: Selection, label
     return count, memory.nbytes / count
 
 
+def values_only(costs: np.ndarray, batches: bool) -> float:
+    """How many images are held, counting colours alone, on the mean over the task's second half.
+
+    The newest make room by dropping single images, or whole batches of ten.
+    """
+    kept: list[int] = []
+    counts = []
+    for first in range(0, len(costs), 10):
+        kept += costs[first : first + 10].tolist()
+        while sum(kept) > 10 * 3072:
+            del kept[: 10 if batches else 1]
+        if first >= len(costs) // 2:
+            counts.append(len(kept))
+    return float(np.mean(counts))
+
+
 def main(data_dir: Path | None) -> None:
     stream = open_stream("split-cifar100", data_dir=data_dir, n_tasks=TASKS, seed=0)
     learner = SAMC(100, SHAPE, task_classes=stream.task_classes, completion="telea", device=choose("auto"))
@@ -61,6 +77,10 @@ def main(data_dir: Path | None) -> None:
     print("| the paper, images | " + " | ".join(map(str, PAPER)) + " |")
     chosen = {t: select(maps, t, 32, 32, 1024)[0] for t in THRESHOLDS}
     with_gist = {t: select(maps, t, 32, 32, 1024, gist=True)[0] for t in THRESHOLDS}
+    for batches in (False, True):
+        counts = [values_only(3 * chosen[t].masks.sum((1, 2)), batches) for t in THRESHOLDS]
+        name = "values only, mean; whole batches make room" if batches else "values only, mean; single images make room"
+        print(f"| {name} | " + " | ".join(f"{count:.1f}" for count in counts) + " |")
     rows = [("coo", "values"), *((codec, "bytes") for codec in MASKED)]
     for codec, accounting in rows:
         use = with_gist if parse(codec, SHAPE).gist else chosen

@@ -23,7 +23,7 @@ def test_algorithm_quotes_the_code(code, file):
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/fidelity.md", "docs/algorithm.md", "docs/methods.md", "CHANGELOG.md"]
+    "page", ["README.md", "docs/fidelity.md", "docs/algorithm.md", "docs/methods.md", "docs/memory.md", "docs/diagnosis.md", "CHANGELOG.md"]
 )
 def test_links_lead_somewhere(page):
     path = ROOT / page

@@ -15,6 +15,7 @@ from samc.memory.audit import audit as audit_file
 from samc.memory.file import FILE, container_bytes
 from samc.memory.file import load as load_file
 from samc.report.memory_picture import draw
+from samc.streams import PAPER, open_stream
 from samc.streams.images import read_arrays
 
 FAILED = 1
@@ -75,8 +76,11 @@ def show(
 def audit(
     file: File,
     against: Annotated[
-        Path | None, typer.Option(help="the originals: an npz file with x, uint8, (n, height, width, 3)")
+        str | None,
+        typer.Option(help="the originals: an npz file with x, uint8, (n, height, width, 3), or a data set's name"),
     ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="where the data sets are, if one is named")] = None,
+    seed: Annotated[int, typer.Option(help="of split-synthetic, if that is named")] = 0,
 ) -> None:
     """Decode everything, add up the bytes, and look for dropped pixels in the file; the verdict is one line.
 
@@ -88,8 +92,10 @@ def audit(
       samc memory audit runs/first
 
       samc memory audit runs/first/memory.samc --against my-data.npz
+
+      samc memory audit runs/second --against split-cifar100
     """
-    found = audit_file(located(file), None if against is None else originals(against))
+    found = audit_file(located(file), None if against is None else originals(against, data_dir, seed))
     typer.echo(found.verdict)
     raise typer.Exit(0 if found.passed else FAILED)
 
@@ -99,7 +105,11 @@ def located(path: Path) -> Path:
     return path / FILE if path.is_dir() else path
 
 
-def originals(path: Path) -> UInt8[np.ndarray, "n c h w"]:
+def originals(against: str, data_dir: Path | None, seed: int) -> UInt8[np.ndarray, "n c h w"]:
+    """Every training image of a data set, or of the user's own arrays."""
+    if against == "split-synthetic" or against in PAPER:
+        return np.concatenate([task.x.numpy() for task in open_stream(against, data_dir=data_dir, seed=seed)])
+    path = Path(against)
     x = read_arrays(path, needed=("x",))["x"]
     x = x[..., None] if x.ndim == 3 else x
     if x.dtype != np.uint8 or x.ndim != 4 or x.shape[3] not in (1, 3):

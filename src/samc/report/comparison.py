@@ -3,8 +3,9 @@
 import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from samc import metrics
 from samc.errors import DataError
@@ -80,8 +81,24 @@ def tables(records: Sequence[RunRecord]) -> dict[str, list[Row]]:
         for by_seed in methods.values():
             ordered = tuple(by_seed[seed] for seed in sorted(by_seed))
             rows.append(Row(ordered[0].config["model"], ordered))
+        rows = [replace(row, method=named(row, rows)) for row in rows]
         found[title(json.loads(terms), len(found))] = sorted(rows, key=lambda row: -row.mean("acc"))
     return found
+
+
+def named(row: Row, rows: Sequence[Row]) -> str:
+    """The method, and whatever of its settings, or its machine, tells it from the table's other rows of that method."""
+    alike = [described(other.records[0]) for other in rows if other.method == row.method]
+    mine = described(row.records[0])
+    telling = [name for name, value in mine.items() if any(other.get(name) != value for other in alike)]
+    return " ".join([row.method, *(f"{name} {mine[name]}" for name in telling)])
+
+
+def described(record: RunRecord) -> dict[str, Any]:
+    """A run's settings, with the codec that was used where none was asked for."""
+    codec = record.memory.get("codec", record.config.get("codec"))
+    found = {**record.config, "codec": codec, "machine": record.device["name"]}
+    return {name: value for name, value in found.items() if name not in ("model", "seed", "preset")}
 
 
 def title(terms: dict, number: int) -> str:

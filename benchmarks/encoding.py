@@ -1,0 +1,55 @@
+"""What encoding and decoding add to a training step on this machine, by codec: shares measured in one run.
+
+SAMC learns pictures of the embedded stream with two past tasks in memory. Decoding happens once a task and is spread
+over the 250 steps that a task of Split CIFAR-100 has.
+"""
+
+import time
+
+import torch
+
+from samc.learners.er import ER
+from samc.learners.samc import SAMC
+from samc.record import describe_device, versions
+from samc.streams import split_synthetic
+
+CODECS = ("coo", "bitmask", "bitmask+deflate", "cam", "cam+deflate", "gist:thumb:4+cam", "gist:jpeg:10+cam+deflate",
+          "gist:webp:5+cam+deflate", "focus:jpeg:40")  # fmt: skip
+WHOLE = ("raw", "jpeg:20", "webp:20")
+STEPS, STEPS_A_TASK = 12, 250
+
+
+def shares(learner: SAMC | ER) -> tuple[float, float, float]:
+    """Seconds of a step without encoding, of encoding, and of decoding spread over a task's steps."""
+    stream = split_synthetic(seed=0, n_tasks=3, test_per_class=1)
+    for task in stream:
+        batches = list(task.batches(10))[: STEPS + 2]
+        for number, (x, y) in enumerate(batches):
+            if number == 2:  # the first steps complete memories and warm up
+                learner.clock.totals.clear()
+                start = time.perf_counter()
+            learner.observe(x, y, task.id)
+    seconds, encoding = time.perf_counter() - start, learner.clock.seconds()["encoding"]
+    start = time.perf_counter()
+    for task in (0, 1):
+        learner.memory.recall(task)
+    decoding = time.perf_counter() - start
+    return (seconds - encoding) / STEPS, encoding / STEPS, decoding / STEPS_A_TASK
+
+
+def main() -> None:
+    print(
+        "| method and codec | step, ms | encoding, ms | decoding, ms a step | share of the step |\n|---|---|---|---|---|"
+    )
+    for kind, codecs in ((SAMC, CODECS), (ER, WHOLE)):
+        for codec in codecs:
+            more = {"completion": "telea"} if kind is SAMC else {}
+            step, encoding, decoding = shares(kind(20, (3, 32, 32), codec=codec, lr=0.02, **more))
+            spent = (encoding + decoding) / step
+            cells = f"{1000 * step:.1f} | {1000 * encoding:.2f} | {1000 * decoding:.3f} | {spent:.2%}"
+            print(f"| {kind.__name__}, {codec} | {cells} |", flush=True)
+    print(f"\n{describe_device(torch.device('cpu'))}, {versions()}")
+
+
+if __name__ == "__main__":
+    main()
