@@ -38,9 +38,8 @@ def shares(learner: SAMC | ER) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    print(
-        "| method and codec | step, ms | encoding, ms | decoding, ms a step | share of the step |\n|---|---|---|---|---|"
-    )
+    print("| method and codec | step, ms | encoding, ms | decoding, ms a step | share of the step |")
+    print("|---|---|---|---|---|")
     for kind, codecs in ((SAMC, CODECS), (ER, WHOLE)):
         for codec in codecs:
             more = {"completion": "telea"} if kind is SAMC else {}

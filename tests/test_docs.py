@@ -23,7 +23,16 @@ def test_algorithm_quotes_the_code(code, file):
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/fidelity.md", "docs/algorithm.md", "docs/methods.md", "docs/memory.md", "docs/diagnosis.md", "CHANGELOG.md"]
+    "page",
+    [
+        "README.md",
+        "docs/fidelity.md",
+        "docs/algorithm.md",
+        "docs/methods.md",
+        "docs/memory.md",
+        "docs/diagnosis.md",
+        "CHANGELOG.md",
+    ],
 )
 def test_links_lead_somewhere(page):
     path = ROOT / page
@@ -38,3 +47,8 @@ def test_the_readmes_tree_is_the_tree():
     named = set(re.findall(r"^ +([a-z_]+(?:\.py|\.yaml|/))", tree, flags=re.M))
     there = {p.name + ("/" if p.is_dir() else "") for p in SOURCE.iterdir()}
     assert named == {name for name in there if not name.startswith("__") and name != "py.typed"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_placeholder_is_left(page):
+    assert re.findall(r"^[A-Z]{4,}$", (ROOT / page).read_text(), flags=re.M) == []
