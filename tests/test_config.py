@@ -18,7 +18,7 @@ def test_the_papers_best_values_are_applied_by_stream():
     assert (paper.threshold, paper.codec, paper.accounting, paper.autoencoder_output) == (0.6, "coo", "values", "whole")
     assert resolved(dataset="split-cifar100", preset="paper")[0].threshold == 0.7
     best = resolved(dataset="split-cifar100")[0]
-    assert (best.codec, best.replay, best.accounting) == ("focus:jpeg:40", "er", "bytes")
+    assert (best.codec, best.replay, best.accounting) == ("focus:jpeg:5", "er", "bytes")
     assert resolved(dataset="split-cifar100", preset="best", model="gem")[0].memory_strength == 0.5
     assert resolved(dataset="split-cifar100", model="finetune")[0].lr == 1.0
     config, shown = resolved(dataset="split-mini-imagenet", model="gem")

@@ -82,21 +82,30 @@ def test_a_folder_without_runs(tmp_path):
         find(tmp_path)
 
 
-def shown_and_made():
-    page = (ROOT / "docs" / "methods.md").read_text()
-    shown = page[page.index("<!-- table -->") + 14 : page.index("<!-- end of table -->")].strip()
-    ((_, rows),) = tables(find(ROOT / "results" / "split-synthetic")).items()
-    return shown, rows
+def shown_and_made(page, folder):
+    """The table that a page shows of a folder of results, and the rows that their records give."""
+    text = (ROOT / "docs" / page).read_text()
+    start = text.index(f"<!-- table: {folder} -->") + len(f"<!-- table: {folder} -->")
+    ((_, rows),) = tables(find(ROOT / "results" / folder)).items()
+    return text[start : text.index("<!-- end of table -->", start)].strip(), rows
 
 
-def test_the_table_of_the_methods_is_made_from_their_records():
-    shown, rows = shown_and_made()
+@pytest.mark.parametrize(
+    ("page", "folder"),
+    [
+        ("methods.md", "split-synthetic"),
+        ("memory.md", "split-cifar100-equal-bytes"),
+        ("memory.md", "split-cifar100-equal-bytes-cpu"),
+    ],
+)
+def test_tables_of_the_documents_are_made_from_their_records(page, folder):
+    shown, rows = shown_and_made(page, folder)
     assert shown == markdown(rows)
-    assert sorted(row.method for row in rows) == sorted(LEARNERS)
 
 
 def test_on_the_embedded_stream_every_method_learns_replay_helps_and_joint_is_the_ceiling():
-    _, rows = shown_and_made()
+    _, rows = shown_and_made("methods.md", "split-synthetic")
+    assert sorted(row.method for row in rows) == sorted(LEARNERS)
     acc = {row.method: row.mean("acc") for row in rows}
     assert all(len(row.records) == 3 for row in rows)
     assert all(row.mean("just learnt") >= 25 + 15 for row in rows)
