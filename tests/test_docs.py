@@ -9,6 +9,7 @@ import samc
 
 ROOT = Path(samc.__file__).parents[2]
 SOURCE = ROOT / "src" / "samc"
+PAGES = ["README.md", "CHANGELOG.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
 
 
 def quoted():
@@ -22,18 +23,7 @@ def test_algorithm_quotes_the_code(code, file):
     assert code in (SOURCE / file).read_text()
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        "README.md",
-        "docs/fidelity.md",
-        "docs/algorithm.md",
-        "docs/methods.md",
-        "docs/memory.md",
-        "docs/diagnosis.md",
-        "CHANGELOG.md",
-    ],
-)
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
     path = ROOT / page
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text()):
