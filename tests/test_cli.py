@@ -10,7 +10,6 @@ import tempfile
 import numpy as np
 import pytest
 
-from samc.cli import main
 from samc.learners import LEARNERS, NetworkLearner
 from samc.memory.file import load as samc_memory
 
@@ -18,20 +17,13 @@ QUICK = ("--dataset", "npz:tiny.npz", "--n-tasks", "2", "--device", "cpu")
 
 
 @pytest.fixture
-def samc(capsys, tmp_path, monkeypatch):
+def samc(command, tmp_path, monkeypatch):
     """Calls the command line in an empty folder; returns exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SAMC_DATA", str(tmp_path / "no-data"))
     x = np.random.default_rng(0).integers(0, 256, (60, 10, 10, 3), dtype=np.uint8)
     np.savez("tiny.npz", x=x, y=np.arange(60) % 4)
-
-    def call(*arguments):
-        with pytest.raises(SystemExit) as exit_:
-            main([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return exit_.value.code or 0, captured.out, captured.err
-
-    return call
+    return command
 
 
 def refused(result, *words):
@@ -183,6 +175,20 @@ def test_the_module_is_the_command():
     assert found.returncode == 2
     assert found.stderr.startswith("samc: unknown model 'gemm': did you mean 'gem'?")
     assert found.stderr.count("\n") == 1
+
+
+def test_a_budget_in_bytes_is_one_of_the_terms(samc, tmp_path):
+    records = []
+    for budget in ("5KB/task", "9KB"):
+        name = budget.replace("/", "-")
+        assert samc("run", "--model", "gem", *QUICK, "--memory-bytes", budget, "--out", name)[0] == 0
+        records.append(json.loads((tmp_path / name / "record.json").read_text()))
+    assert [record["fingerprint"]["memory_bytes"] for record in records] == ["5KB/task", "9KB"]
+    assert all(record["fingerprint"]["budget_images"] is None for record in records)
+    code, out, _ = samc("report", ".", "--markdown")
+    assert code == 0
+    assert out.count("| gem |") == 2
+    assert "budget 9KB, counted in bytes" in out
 
 
 def test_models_has_one_line_for_each(samc):

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 import samc
-from samc.cli import main
 from samc.errors import ConfigError
 from samc.experiments.claims import examine_memory, examine_step, output_bounds
 from samc.experiments.diagnosis import Diagnosis, spread
@@ -221,13 +220,6 @@ def test_it_is_for_samc_and_for_runs_that_it_saw_from_the_start():
         run(stream, learner, watchers=[Diagnosis()])
 
 
-def call(capsys, *arguments):
-    with pytest.raises(SystemExit) as exit_:
-        main([str(a) for a in arguments])
-    captured = capsys.readouterr()
-    return exit_.value.code or 0, captured.out, captured.err
-
-
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
     """A folder with a stream of two small tasks, and the flags to run it."""
@@ -237,13 +229,13 @@ def tiny(tmp_path, monkeypatch):
     return ("run", "--dataset", "npz:tiny.npz", "--n-tasks", 2, "--device", "cpu")
 
 
-def test_from_the_command_line(tiny, tmp_path, capsys):
+def test_from_the_command_line(tiny, tmp_path, command):
     settings = ("--autoencoder-steps", 2, "--buffer-size", 2)
-    code, out, err = call(capsys, *tiny, *settings, "--diagnose", "--out", "with")
+    code, out, err = command(*tiny, *settings, "--diagnose", "--out", "with")
     assert (code, err) == (0, "")
     assert "diagnosis (true images kept aside for it)" in out
     assert "exact" in out
-    assert call(capsys, *tiny, *settings, "--out", "without")[0] == 0
+    assert command(*tiny, *settings, "--out", "without")[0] == 0
     watched, plain = (json.loads((tmp_path / name / "record.json").read_text()) for name in ("with", "without"))
     diagnosis = watched.pop("diagnosis")
     del watched["seconds"], plain["seconds"]
@@ -253,8 +245,8 @@ def test_from_the_command_line(tiny, tmp_path, capsys):
     assert RunRecord.load(tmp_path / "without").diagnosis is None
 
 
-def test_another_model_is_refused_in_one_line(tiny, tmp_path, capsys):
-    code, _, err = call(capsys, *tiny, "--model", "gem", "--diagnose", "--out", "gem")
+def test_another_model_is_refused_in_one_line(tiny, tmp_path, command):
+    code, _, err = command(*tiny, "--model", "gem", "--diagnose", "--out", "gem")
     assert code == 2
     assert err == "samc: --diagnose looks at completed memories, gem has none; use --model samc or leave it out\n"
     assert not (tmp_path / "gem").exists()

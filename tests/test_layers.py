@@ -16,7 +16,7 @@ FLOORS = (
     ("saliency", "memory", "completion", "projection", "gradients", "models", "streams", "metrics", "similarity",
      "device", "clock"),
     ("config",),
-    ("errors", "version"),
+    ("errors", "version", "files"),
 )  # fmt: skip
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 

@@ -9,7 +9,6 @@ from safetensors.numpy import load_file
 from safetensors.numpy import save_file as save_tensors
 
 from memory_makers import SPECS, filled, forged, smooth_images
-from samc.cli import main
 from samc.errors import DataError
 from samc.memory import Budget, EpisodicMemory, Selection, parse, select, whole
 from samc.memory.audit import audit
@@ -21,18 +20,11 @@ MASKED = [spec for spec in SPECS if ("c" in spec and "jpeg" not in spec) or "bit
 
 
 @pytest.fixture
-def samc(capsys, tmp_path, monkeypatch):
+def samc(command, tmp_path, monkeypatch):
     """Calls the command line in an empty folder; returns exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments):
-        with pytest.raises(SystemExit) as exit_:
-            main([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return exit_.value.code or 0, captured.out, captured.err
-
-    return call
+    return command
 
 
 @pytest.mark.parametrize("spec", SPECS)

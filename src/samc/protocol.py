@@ -94,6 +94,7 @@ def fingerprint(
     stream: Stream, batch_size: int, n_epochs: int, config: dict[str, Any], memory: dict[str, Any]
 ) -> dict[str, Any]:
     """The terms of the comparison. Two records may stand in one column only if all of this is equal."""
+    in_bytes = config.get("memory_bytes")
     return {
         "stream": stream.name,
         "source": stream.source,
@@ -105,6 +106,7 @@ def fingerprint(
         "heads": "one per task, task given at test",
         "epochs": n_epochs,
         "batch_size": batch_size,
-        "budget_images": config.get("buffer_size"),
+        "budget_images": None if in_bytes else config.get("buffer_size"),
         "accounting": config.get("accounting", memory["accounting"]),
+        **({"memory_bytes": in_bytes} if in_bytes else {}),
     }

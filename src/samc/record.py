@@ -16,6 +16,7 @@ import numpy
 import torch
 
 from samc.errors import DataError, OutputError
+from samc.files import write_whole
 from samc.version import VERSION
 
 FILE = "record.json"
@@ -44,7 +45,16 @@ class RunRecord:
         """Write record.json into the folder: whole, or not at all; over an earlier one only if told so."""
         path = folder / FILE
         content = {name: value for name, value in asdict(self).items() if value is not None}
-        write_atomically(path, json.dumps(content, indent=1, allow_nan=False) + "\n", replace=replace)
+        text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+        kept = path.with_name(f"{path.stem}-{os.getpid()}{path.suffix}")
+        try:
+            write_whole(path, text.encode(), replace=replace, spare=kept)
+        except FileExistsError:
+            raise OutputError(f"{path} has been written by another run meanwhile; this one is in {kept}") from None
+        except OSError as error:
+            raise OutputError(
+                f"cannot write {path}: {error.strerror}; free some space or choose another --out"
+            ) from None
         return path
 
     @classmethod
@@ -57,27 +67,6 @@ class RunRecord:
             return cls(**{name: content[name] for name in known})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path} is not a run's record ({type(error).__name__}: {error})") from None
-
-
-def write_atomically(path: Path, text: str, *, replace: bool) -> None:
-    """Through a temporary file beside it, so that a reader or a full disk never meets half of it."""
-    temporary = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        with temporary.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if not replace:
-            path.touch(exist_ok=False)  # takes the name first: a rename would take another run's place unasked
-        os.replace(temporary, path)
-    except FileExistsError:
-        kept = path.with_name(f"{path.stem}-{os.getpid()}{path.suffix}")
-        os.replace(temporary, kept)
-        raise OutputError(f"{path} has been written by another run meanwhile; this one is in {kept}") from None
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; free some space or choose another --out") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @contextmanager

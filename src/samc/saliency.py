@@ -21,14 +21,6 @@ class Explainable(Protocol):
     def local(self, y: Tensor, task: int) -> Tensor: ...
 
 
-def grad_cam(
-    model: nn.Module, x: Float[Tensor, "b c h w"], y: Int64[Tensor, "b"], task: int, target: Target = "label"
-) -> Float[Tensor, "b h w"]:
-    """A map in [0, 1] for each image, at the image's size; all zero where nothing spoke for the class."""
-    coarse = coarse_cam(model, x, y, task, target)
-    return normalised(F.interpolate(coarse[:, None], size=x.shape[2:], mode="bilinear", align_corners=False)[:, 0])
-
-
 def coarse_cam(
     model: nn.Module, x: Float[Tensor, "b c h w"], y: Int64[Tensor, "b"], task: int, target: Target = "label"
 ) -> Float[Tensor, "b i j"]:
@@ -57,13 +49,6 @@ def as_bytes(maps: Float[Tensor, "b i j"]) -> UInt8[Tensor, "b i j"]:
     highest = maps.amax((1, 2), keepdim=True)
     scaled = 255 * maps / highest.clamp_min(torch.finfo(maps.dtype).tiny)
     return scaled.nan_to_num(0, 0, 0).round().to(torch.uint8)
-
-
-def normalised(maps: Float[Tensor, "b h w"]) -> Float[Tensor, "b h w"]:
-    """Each map stretched to [0, 1]; a flat one, which holds no preference, becomes zero everywhere."""
-    low, high = maps.amin((1, 2), keepdim=True), maps.amax((1, 2), keepdim=True)
-    spread = high - low
-    return torch.where(spread > 0, (maps - low) / spread.clamp_min(torch.finfo(maps.dtype).tiny), 0.0)
 
 
 @contextmanager

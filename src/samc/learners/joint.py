@@ -8,6 +8,7 @@ from torch import Tensor
 
 from samc.gradients import Batch, gradient
 from samc.learners.base import NetworkLearner, StepStats
+from samc.learners.rehearsal import as_bytes
 from samc.memory.codec import smallest_type
 
 
@@ -25,7 +26,7 @@ class Joint(NetworkLearner):
             past = [self.draw(other, len(y)) for other in self.images if other != task]
             g, loss = gradient(self.model, [Batch(x, y, task), *past])
             self.step(g)
-        self.images.setdefault(task, []).extend((x * 255).round().to(torch.uint8).cpu())
+        self.images.setdefault(task, []).extend(torch.from_numpy(as_bytes(x)))
         self.labels.setdefault(task, []).extend(y.tolist())
         return StepStats(loss)
 

@@ -4,7 +4,6 @@ It knows tensors and one text; what they mean is file.py's business.
 """
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from samc.errors import DataError, OutputError
+from samc.files import write_whole
 
 KEY = "samc"
 # all our text is under one key: the library writes several in an order that changes from call to call
@@ -39,25 +39,16 @@ class Container:
 
 
 def write(path: Path, tensors: dict[str, np.ndarray], text: str, *, replace: bool) -> None:
-    """Through a temporary file beside it; over a file that is there only if told so."""
+    """Whole or not at all; over a file that is there only if told so."""
     content = save(tensors, {KEY: text})
     if int.from_bytes(content[:LENGTH], "little") > MOST_HEADER:
         raise OutputError(f"cannot write {path}: so many tasks do not fit into one file's header; keep fewer tasks")
-    temporary = path.with_name(f".{path.name}-{os.getpid()}")
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if not replace:
-            path.touch(exist_ok=False)  # takes the name first: a rename would take another file's place unasked
-        os.replace(temporary, path)
+        write_whole(path, content, replace=replace)
     except FileExistsError:
         raise OutputError(f"{path} is there already; choose another name, or say replace=True") from None
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}; free some space or choose another place") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def container_bytes(path: Path) -> int:

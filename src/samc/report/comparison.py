@@ -103,7 +103,8 @@ def described(record: RunRecord) -> dict[str, Any]:
 
 def title(terms: dict, number: int) -> str:
     images = sum(terms["training_images"])
-    budget = f"{terms['budget_images']} images a task, counted in {terms['accounting']}"
+    room = terms.get("memory_bytes") or f"{terms['budget_images']} images a task"
+    budget = f"{room}, counted in {terms['accounting']}"
     text = f"{terms['stream']}: {len(terms['class_order'])} tasks, {images:,} training images, budget {budget}"
     return f"{text} ({number + 1})" if number else text
 

@@ -1,0 +1,27 @@
+"""Files that are written whole, or not at all."""
+
+import os
+from pathlib import Path
+
+
+def write_whole(path: Path, content: bytes, *, replace: bool, spare: Path | None = None) -> None:
+    """Through a temporary file beside it, so that a reader or a full disk never meets half of it.
+
+    Over a file that is there only if told so; else FileExistsError, once the content is safe under the `spare` name if
+    there is one.
+    """
+    temporary = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if not replace:
+            path.touch(exist_ok=False)  # takes the name first: a rename would take another file's place unasked
+        os.replace(temporary, path)
+    except FileExistsError:
+        if spare is not None:
+            os.replace(temporary, spare)
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
