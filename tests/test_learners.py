@@ -72,7 +72,7 @@ class IndependentGEM:
 
 
 @pytest.mark.parametrize("lr", [0.01, 0.1])
-def test_gem_equals_an_independent_implementation(lr):
+def test_gem_equals_an_independent_implementation(lr, one_core):
     ours = learner("gem", lr=lr, budget_images=10, memory_strength=0.5)
     theirs = IndependentGEM(lr, 0.5, 10)
     for task, steps in enumerate((3, 3, 3, 20)):
@@ -100,8 +100,8 @@ def test_with_one_task_every_method_that_has_the_same_loss_is_finetune(name):
 def test_samc_that_keeps_everything_is_gem():
     """Threshold 0 keeps at least all pixels but the least salient; with a full mask the two are the same method."""
     gem, samc_ = (learner(name, lr=0.05) for name in ("gem", "samc"))
-    samc_.salient = lambda batch: (whole(len(batch.y), *SHAPE[1:]), np.zeros(len(batch.y), bool))
-    samc_.memory = copy.deepcopy(gem.memory)
+    samc_.salient = lambda maps: (whole(len(maps), *SHAPE[1:]), np.zeros(len(maps), bool))
+    samc_.store = copy.deepcopy(gem.memory)
     for task in range(3):
         for step in range(4):
             x, y = random_batch(10, SHAPE, TASKS[task], seed=10 * task + step)

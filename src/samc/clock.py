@@ -31,9 +31,15 @@ class Clock:
             if len(self.pending) > MOST_PENDING:
                 self.settle()
         else:
-            start = time.perf_counter()
-            yield
-            self.totals[phase] += time.perf_counter() - start
+            with self.on_host(phase):
+                yield
+
+    @contextmanager
+    def on_host(self, phase: str) -> Iterator[None]:
+        """A phase in which only the host works, perhaps while the device is busy with another."""
+        start = time.perf_counter()
+        yield
+        self.totals[phase] += time.perf_counter() - start
 
     def seconds(self) -> dict[str, float]:
         """Each phase's total so far; waits for the device."""

@@ -54,6 +54,12 @@ class RunConfig:
     encoder_lr: float | None = setting(0.003, "step size of EEC's autoencoder")
     content_weight: float | None = setting(0.1, "share of the classifier's features in EEC's reconstruction loss")
     memory_strength: float | None = setting(0.5, "GEM's margin: the least weight of each past task in a projection")
+    constraints: str | None = setting(
+        "all", "past tasks that a step of gem or samc must not harm: all, sampled:K (drawn anew), or their mean"
+    )
+    reference_precision: str | None = setting(
+        "float32", "of past tasks' gradients; the batch's own is float32", ("float32", "bf16")
+    )
     replay: str | None = setting("gem", "how memory is used", ("gem", "agem", "er"))
     threshold: float | None = setting(0.7, "a pixel is kept if its saliency in [0, 1] is above this")
     saliency_target: str | None = setting("label", "class that Grad-CAM explains", ("label", "predicted"))

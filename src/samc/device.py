@@ -17,5 +17,8 @@ def choose(name: str) -> torch.device:
         return torch.device("cpu")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts, which is after this
     torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.allow_tf32 = False  # float32 means float32
     torch.use_deterministic_algorithms(True)
+    # everything that is read has been written, and writing it twice takes time
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     return torch.device("cuda")

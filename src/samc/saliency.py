@@ -38,7 +38,8 @@ def coarse_cam(
             features.requires_grad_()
             scores = explained.head(features, task)
             chosen = explained.local(y, task) if target == "label" else scores.argmax(1)
-            (slopes,) = torch.autograd.grad(scores.gather(1, chosen[:, None]).sum(), features)
+            explained_score = torch.arange(scores.shape[1], device=x.device) == chosen[:, None]
+            (slopes,) = torch.autograd.grad(torch.where(explained_score, scores, 0).sum(), features)
     features = features.detach()
     weights = slopes.mean((2, 3), keepdim=True)
     return F.relu((weights * features).sum(1))

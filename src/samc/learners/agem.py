@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from samc.gradients import Batch, gradient
+from samc.gradients import Batch
 from samc.learners.rehearsal import RehearsalLearner
 from samc.projection import project
 
@@ -15,10 +15,8 @@ class AGEM(RehearsalLearner):
     """θ ← θ − α·(g − min(0, ⟨g, r⟩/⟨r, r⟩)·r), where r is the gradient on the sample."""
 
     def replay_rule(self, batch: Batch, memories: list[Batch]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
-        with self.clock("reference gradients"):
-            reference, _ = gradient(self.model, self.sample(memories, REFERENCE_IMAGES))
-        with self.clock("current gradient"):
-            g, loss = gradient(self.model, [batch])
+        with self.clock("gradients"):
+            rows, loss = self.engine.gradients([self.sample(memories, REFERENCE_IMAGES)], batch)
         with self.clock("projection"):
             # a half-space instead of a cone: no margin, and nothing that a ridge would have to tell apart
-            return project(g, reference[None], margin=0.0, ridge=0.0), loss
+            return project(rows[-1], rows[:-1], margin=0.0, ridge=0.0), loss

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from samc.clock import Clock
 from samc.errors import ConfigError, DataError
-from samc.gradients import descend
+from samc.gradients import Engine, descend
 from samc.memory import Selection
 from samc.models import ReducedResNet18
 from samc.saliency import eval_mode
@@ -26,7 +26,12 @@ class StepStats:
     """What one online step was like; tensors stay on the device until somebody looks."""
 
     loss: Float[Tensor, ""]
-    kept: Selection | None = None
+    keeping: Callable[[], Selection] | None = None
+
+    @property
+    def kept(self) -> Selection | None:
+        """The pixels that were remembered, for methods that choose; looking at them waits for the device."""
+        return self.keeping() if self.keeping else None
 
 
 @runtime_checkable
@@ -75,6 +80,7 @@ class NetworkLearner:
         self.random = torch.Generator().manual_seed(seed)
         self.model = self.network(num_classes, self.image_shape[0], seed).to(self.device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.engine = Engine(self.model)
         self.current_task: int | None = None
         self.declared: set[int] = set()
         for task, classes in enumerate(task_classes):

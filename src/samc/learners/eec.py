@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from samc.completion.encoder import learn_to_encode
 from samc.errors import ConfigError
-from samc.gradients import Batch, gradient
+from samc.gradients import Batch
 from samc.learners.base import EVALUATION_BATCH
 from samc.learners.rehearsal import TERMS, ReplayLearner
 from samc.memory import Accounting, budget_of
@@ -78,7 +78,7 @@ class EEC(ReplayLearner):
         ages = {task: age for age, task in enumerate(reversed(others), start=1)}
         weights = [math.exp(-self.decay[past.task] * ages[past.task]) for past in drawn]
         with self.clock("current gradient"):
-            return gradient(self.model, [batch, *drawn], [1.0, *weights])
+            return self.engine.gradient([batch, *drawn], [1.0, *weights])
 
     @torch.no_grad()
     def paint(self, task: int, random: torch.Generator) -> Batch:

@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from samc.gradients import Batch, gradient
+from samc.gradients import Batch
 from samc.learners.rehearsal import RehearsalLearner
 
 
@@ -14,4 +14,4 @@ class ER(RehearsalLearner):
 
     def replay_rule(self, batch: Batch, memories: list[Batch]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
         with self.clock("current gradient"):
-            return gradient(self.model, [batch, *self.sample(memories, len(batch.y))])
+            return self.engine.gradient([batch, *self.sample(memories, len(batch.y))])

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
 from samc.errors import ConfigError
-from samc.gradients import Batch, flat_parameters, gradient
+from samc.gradients import Batch, flat_parameters
 from samc.learners.base import NetworkLearner, StepStats
 from samc.saliency import eval_mode
 from samc.streams.base import Task
@@ -63,7 +63,7 @@ class EWC(NetworkLearner):
     def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
         x, y = self.admit(x, y, task)
         with self.clock("current gradient"):
-            g, loss = gradient(self.model, [Batch(x, y, task)])
+            g, loss = self.engine.gradient([Batch(x, y, task)])
         with self.clock("penalty"):
             self.step(self.held_back(g))
         return StepStats(loss)

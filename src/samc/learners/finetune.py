@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from samc.gradients import Batch, gradient
+from samc.gradients import Batch
 from samc.learners.base import NetworkLearner, StepStats
 
 
@@ -12,6 +12,6 @@ class Finetune(NetworkLearner):
     def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
         x, y = self.admit(x, y, task)
         with self.clock("current gradient"):
-            g, loss = gradient(self.model, [Batch(x, y, task)])
+            g, loss = self.engine.gradient([Batch(x, y, task)])
             self.step(g)
         return StepStats(loss)

@@ -67,7 +67,7 @@ class ICaRL(DistillingLearner, RehearsalLearner):
             order = [int(rows[rank]) for rank in range(max(map(len, ranked))) for rows in ranked if rank < len(rows)]
             rows = torch.tensor(order[::-1])
         self.memory.shelves.pop(task.id, None)  # a task that comes back is chosen anew
-        self.remember(Batch(self.admit_images(task.x[rows]), task.y[rows].to(self.device), task.id))
+        self.remember(task.x[rows], task.y[rows], task.id)
 
     def scores(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
         images, masks, labels = self.memory.recall(task)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from samc.gradients import Batch, gradient
+from samc.gradients import Batch
 from samc.learners.base import NetworkLearner, StepStats
 from samc.learners.rehearsal import as_bytes
 from samc.memory.codec import smallest_type
@@ -21,10 +21,10 @@ class Joint(NetworkLearner):
         self.labels: dict[int, list[int]] = {}
 
     def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
-        x, y = self.admit(x, y, task)
+        batch = Batch(*self.admit(x, y, task), task)
         with self.clock("current gradient"):
             past = [self.draw(other, len(y)) for other in self.images if other != task]
-            g, loss = gradient(self.model, [Batch(x, y, task), *past])
+            g, loss = self.engine.gradient([batch, *past])
             self.step(g)
         self.images.setdefault(task, []).extend(torch.from_numpy(as_bytes(x)))
         self.labels.setdefault(task, []).extend(y.tolist())

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from samc.errors import ConfigError
-from samc.gradients import Batch, descend, flat_parameters, gradient
+from samc.gradients import Batch, descend, flat_parameters
 from samc.learners.base import StepStats
 from samc.learners.rehearsal import RehearsalLearner, chosen
 
@@ -43,8 +43,7 @@ class MER(RehearsalLearner):
         self.meta_batches, self.inner_steps = meta_batches, inner_steps
 
     def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
-        x, y = self.admit(x, y, task)
-        batch = Batch(x, y, task)
+        batch = Batch(*self.admit(x, y, task), task)
         memories = self.past()
         losses = []
         with self.clock("current gradient"):
@@ -52,12 +51,12 @@ class MER(RehearsalLearner):
             for _ in range(self.meta_batches):
                 batch_start = flat_parameters(self.model)
                 for part in self.parts([batch, *self.sample(memories, len(y))]):
-                    g, loss = gradient(self.model, part)
+                    g, loss = self.engine.gradient(part)
                     self.step(g)
                     losses.append(loss)
                 self.step_back(batch_start, self.within_meta_lr)
             self.step_back(start, self.meta_lr)
-        self.remember(batch)
+        self.remember(x, y, task)
         return StepStats(torch.stack(losses).mean())
 
     def parts(self, batches: list[Batch]) -> list[list[Batch]]:

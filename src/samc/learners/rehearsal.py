@@ -4,12 +4,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int64, UInt8
+from jaxtyping import Bool, Float, Int64, Integer, Shaped, UInt8
 from torch import Tensor
 
-from samc.gradients import Batch, gradient
+from samc.gradients import Batch
 from samc.learners.base import NetworkLearner, StepStats
-from samc.memory import Accounting, EpisodicMemory, Selection, budget_of, parse, whole
+from samc.learners.later import Queue
+from samc.memory import Accounting, EpisodicMemory, budget_of, parse, whole
 from samc.streams.base import Task
 
 TERMS = ("buffer_size", "memory_bytes", "accounting")
@@ -33,11 +34,9 @@ class ReplayLearner(NetworkLearner):
         self.working_set = None  # what completes memories may have changed, and dense images need not lie about
 
     def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
-        x, y = self.admit(x, y, task)
-        batch = Batch(x, y, task)
-        g, loss = self.replayed_gradient(batch)
+        g, loss = self.replayed_gradient(Batch(*self.admit(x, y, task), task))
         self.step(g)
-        self.remember(batch)
+        self.remember(x, y, task)
         return StepStats(loss)
 
     def past(self) -> list[Batch]:
@@ -50,15 +49,15 @@ class ReplayLearner(NetworkLearner):
     def recall(self) -> list[Batch]:
         raise TypeError(f"{type(self).__name__} does not say what it replays: define recall")
 
-    def remember(self, batch: Batch) -> None:
-        """Keep something of a batch after its step; nothing, unless a method says so."""
+    def remember(self, x: Tensor, y: Tensor, task: int) -> None:
+        """Keep something of a batch, as it came, after its step; nothing, unless a method says so."""
 
     def replayed_gradient(self, batch: Batch) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
         """The batch's gradient, changed so that past tasks are heard; and the batch's loss."""
         if memories := self.past():
             return self.replay_rule(batch, memories)
         with self.clock("current gradient"):
-            return gradient(self.model, [batch])
+            return self.engine.gradient([batch])
 
     def replay_rule(self, batch: Batch, memories: list[Batch]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
         raise TypeError(f"{type(self).__name__} does not say how it replays: define replay_rule")
@@ -104,7 +103,14 @@ class RehearsalLearner(ReplayLearner):
         budget = budget_of(image_shape, num_classes, budget_images, accounting, memory_bytes)
         reservoir = self.random if self.fair_sample else None
         how = parse(codec or self.default_codec, image_shape)
-        self.memory = EpisodicMemory(how, num_classes, budget, accounting, reservoir)
+        self.store = EpisodicMemory(how, num_classes, budget, accounting, reservoir)
+        self.soon = Queue(lag=1 if self.device.type == "cuda" else 0)
+
+    @property
+    def memory(self) -> EpisodicMemory:
+        """The episodic memory; what is still on its way into it arrives first."""
+        self.soon.settle()
+        return self.store
 
     def start(self, task: int) -> None:
         super().start(task)
@@ -124,11 +130,10 @@ class RehearsalLearner(ReplayLearner):
         """Remembered images as the network takes them."""
         return torch.from_numpy(images).to(self.device, memory_format=torch.channels_last).float() / 255
 
-    def remember(self, batch: Batch, kept: Selection | None = None) -> None:
-        """Offer a batch to the memory of its task: all of its pixels, or those selected."""
-        with self.clock("encoding"):
-            kept = kept or whole(len(batch.y), *self.image_shape[1:])
-            self.memory.add(batch.task, as_bytes(batch.x), kept, as_array(batch.y))
+    def remember(self, x: Tensor, y: Tensor, task: int) -> None:
+        """Offer a batch to the memory of its task, all of its pixels."""
+        with self.clock.on_host("encoding"):
+            self.memory.add(task, as_bytes(x), whole(len(y), *self.image_shape[1:]), as_array(y))
 
     def memory_parts(self) -> dict[str, int]:
         return self.memory.nbytes_by_part
@@ -163,10 +168,11 @@ def chosen(batches: list[Batch], rows: Int64[Tensor, "n"]) -> list[Batch]:
     return found
 
 
-def as_bytes(x: Float[Tensor, "b c h w"]) -> UInt8[np.ndarray, "b c h w"]:
-    """Images in [0, 1] as the bytes that memory keeps; exact for images that came as bytes."""
-    return (x * 255).round().to(torch.uint8).cpu().numpy()
+def as_bytes(x: Shaped[Tensor, "b c h w"]) -> UInt8[np.ndarray, "b c h w"]:
+    """Images as the bytes that memory keeps: as they came, or rounded from [0, 1]."""
+    x = x if x.dtype == torch.uint8 else (x * 255).round().to(torch.uint8)
+    return x.cpu().numpy()
 
 
-def as_array(y: Int64[Tensor, "b"]) -> Int64[np.ndarray, "b"]:
-    return y.cpu().numpy()
+def as_array(y: Integer[Tensor, "b"]) -> Int64[np.ndarray, "b"]:
+    return y.cpu().numpy().astype(np.int64)

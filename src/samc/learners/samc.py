@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -17,11 +18,12 @@ from samc.learners.agem import AGEM
 from samc.learners.base import StepStats
 from samc.learners.er import ER
 from samc.learners.gem import GEM
-from samc.learners.rehearsal import as_bytes
+from samc.learners.later import fetched
+from samc.learners.rehearsal import as_array, as_bytes
 from samc.memory import Selection, select
 from samc.models import InpaintingAutoencoder
 from samc.saliency import Target, coarse_cam
-from samc.saliency import as_bytes as maps_as_bytes
+from samc.saliency import as_bytes as as_levels
 from samc.streams.base import Task
 
 RULES: dict[str, Callable[[Any, Batch, list[Batch]], tuple[Tensor, Tensor]]]
@@ -94,25 +96,33 @@ class SAMC(GEM):
             return self.completion(images, masks).contiguous(memory_format=torch.channels_last)
 
     def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
-        x, y = self.admit(x, y, task)
-        batch = Batch(x, y, task)
+        batch = Batch(*self.admit(x, y, task), task)
         g, loss = self.replayed_gradient(batch)  # line 8: θ ← OPT_θ(θ, B_t, M̃_{k<t}, α)
         self.step(g)
-        kept, bent = self.salient(batch)  # line 10: x' ← 1{Grad-CAM(x, f_θ, y) > μ}
-        self.remember(batch, kept)  # line 12: M_t ← M_t ∪ (COO(x'), y)
-        self.bent_masks += int(bent.sum())
-        return StepStats(loss, kept)
+        maps = self.maps(batch)  # line 10: Grad-CAM(x, f_θ, y), on its way to the host
+        return StepStats(loss, self.soon.put(lambda: self.keep(x, y, task, maps())))
 
     def replay_rule(self, batch: Batch, memories: list[Batch]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
         return RULES[self.replay](self, batch, memories)
 
-    def salient(self, batch: Batch) -> tuple[Selection, Bool[np.ndarray, "b"]]:
-        """The pixels to keep, and for which images the threshold had to give way."""
+    def maps(self, batch: Batch) -> Callable[[], np.ndarray]:
         with self.clock("saliency"):
-            maps = coarse_cam(self.model, batch.x, batch.y, batch.task, self.saliency_target)
-            _, height, width = self.image_shape
-            coarse, codec = maps_as_bytes(maps).cpu().numpy(), self.memory.codec
-            return select(coarse, self.threshold, height, width, self.memory.most_pixels, gist=codec.gist)
+            x, y, task = batch
+            explain = partial(coarse_cam, self.model, task=task, target=self.saliency_target)
+            return fetched(*self.engine.recorder(("maps", len(y), task), lambda *b: (as_levels(explain(*b)),), x, y))
+
+    def keep(self, x: Tensor, y: Tensor, task: int, maps: UInt8[np.ndarray, "b i j"]) -> Selection:
+        kept, bent = self.salient(maps)  # line 10: x' ← 1{· > μ}
+        with self.clock.on_host("encoding"):
+            self.store.add(task, as_bytes(x), kept, as_array(y))  # line 12: M_t ← M_t ∪ (COO(x'), y)
+        self.bent_masks += int(bent.sum())
+        return kept
+
+    def salient(self, maps: UInt8[np.ndarray, "b i j"]) -> tuple[Selection, Bool[np.ndarray, "b"]]:
+        """The pixels to keep, and for which images the threshold had to give way."""
+        with self.clock.on_host("selection"):
+            codec, size = self.store.codec, self.image_shape[1:]
+            return select(maps, self.threshold, *size, self.store.most_pixels, gist=codec.gist)
 
     def end_task(self, task: Task) -> None:
         """Line 16: ξ ← OPT_ξ(ξ, M_t, D_t, β): a few steps of SGD from masked to true images of this task."""
@@ -120,12 +130,13 @@ class SAMC(GEM):
         if self.autoencoder is None:
             return
         for rows in torch.randint(len(task.x), (self.autoencoder_steps, 10), generator=self.random):
-            x, y = self.admit(task.x[rows], task.y[rows], task.id)
-            kept, _ = self.salient(Batch(x, y, task.id))
+            images, labels = self.admit(task.x[rows], task.y[rows], task.id)
+            kept, _ = self.salient(self.maps(Batch(images, labels, task.id))())
             with self.clock("autoencoder"):
+                truth = as_bytes(images)
                 # as memory would give them back, a gist included
-                seen, masks = self.memory.codec.decode(self.memory.codec.encode(as_bytes(x), kept))
-                self.completion.learn(as_bytes(x), seen, masks, self.autoencoder_lr)
+                seen, masks = self.memory.codec.decode(self.memory.codec.encode(truth, kept))
+                self.completion.learn(truth, seen, masks, self.autoencoder_lr)
 
     def beside_parts(self) -> dict[str, int]:
         return (

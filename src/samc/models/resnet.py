@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from samc.errors import ConfigError
+from samc.models.layers import PLAIN, Layers
 
 WIDTHS = (20, 40, 80, 160)
 
@@ -30,13 +31,17 @@ class Block(nn.Module):
         self.norm1 = BatchNorm(width)
         self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
         self.norm2 = BatchNorm(width)
-        self.shortcut = nn.Sequential()
+        self.shortcut: nn.Sequential = nn.Sequential()
         if stride != 1 or width_in != width:
             self.shortcut = nn.Sequential(nn.Conv2d(width_in, width, 1, stride, bias=False), BatchNorm(width))
 
-    def forward(self, x: Tensor) -> Tensor:
-        inner = F.relu(self.norm1(self.conv1(x)))
-        return F.relu(self.norm2(self.conv2(inner)) + self.shortcut(x))
+    def forward(self, x: Tensor, layers: Layers = PLAIN) -> Tensor:
+        inner = layers.normalise(self.norm1, layers.convolve(self.conv1, x))
+        beside = x
+        if len(self.shortcut):
+            convolution, norm = self.shortcut
+            beside = layers.normalise(norm, layers.convolve(convolution, x), rectify=False)
+        return layers.normalise(self.norm2, layers.convolve(self.conv2, inner), beside)
 
 
 class ReducedResNet18(nn.Module):
@@ -57,24 +62,48 @@ class ReducedResNet18(nn.Module):
             self.linear = nn.Linear(WIDTHS[-1], num_classes)
         self.num_classes = num_classes
         self.task_classes: dict[int, tuple[int, ...]] = {}
+        self.table: Tensor | None = None  # both are made from task_classes, where they are needed
+        self.ordered: dict[int, Tensor] = {}
 
     def assign(self, task: int, classes: Sequence[int]) -> None:
         """Say which classes a task chooses between."""
         if not all(0 <= c < self.num_classes for c in classes):
             raise ConfigError(f"task {task} has classes {tuple(classes)}, the network only 0 to {self.num_classes - 1}")
-        self.task_classes[task] = tuple(sorted(set(classes)))
+        known = tuple(sorted(set(classes)))
+        if self.task_classes.get(task) != known:
+            self.task_classes[task], self.table = known, None
+            self.ordered.pop(task, None)
 
-    def features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 160 i j"]:
-        return self.blocks(self.stem(x))
+    def features(self, x: Float[Tensor, "b c h w"], layers: Layers = PLAIN) -> Float[Tensor, "b 160 i j"]:
+        convolution, norm, _ = self.stem
+        x = layers.normalise(norm, layers.convolve(convolution, x))
+        for block in self.blocks:
+            x = block(x, layers)
+        return x
 
     def head(self, features: Float[Tensor, "b 160 i j"], task: int) -> Float[Tensor, "b k"]:
         """Logits of the task's classes, in ascending order of class."""
         rows = as_index(self.task_classes[task])
         return F.linear(features.mean((2, 3)), self.linear.weight[rows], self.linear.bias[rows])
 
+    def scores(self, features: Float[Tensor, "b 160 i j"]) -> Float[Tensor, "b n"]:
+        """Logits of all classes."""
+        return self.linear(features.mean((2, 3)))
+
+    def choices(self, tasks: Int64[Tensor, "b"]) -> Bool[Tensor, "b n"]:
+        """Which of all classes each image is to be told from, by its task."""
+        if self.table is None or self.table.device != tasks.device:
+            table = torch.zeros(max(self.task_classes) + 1, self.num_classes, dtype=torch.bool)
+            for task, classes in self.task_classes.items():
+                table[task, list(classes)] = True
+            self.table = table.to(tasks.device)
+        return self.table[tasks]
+
     def local(self, y: Int64[Tensor, "b"], task: int) -> Int64[Tensor, "b"]:
         """Labels of the stream as positions in the task's logits."""
-        return torch.searchsorted(torch.tensor(self.task_classes[task], device=y.device), y)
+        if task not in self.ordered or self.ordered[task].device != y.device:
+            self.ordered[task] = torch.tensor(self.task_classes[task], device=y.device)
+        return torch.searchsorted(self.ordered[task], y)
 
     def forward(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
         return self.head(self.features(x), task)
@@ -83,7 +112,7 @@ class ReducedResNet18(nn.Module):
         return {"task_classes": self.task_classes}
 
     def set_extra_state(self, state: dict) -> None:
-        self.task_classes = dict(state["task_classes"])
+        self.task_classes, self.table, self.ordered = dict(state["task_classes"]), None, {}
 
 
 def as_index(classes: tuple[int, ...]) -> slice | list[int]:

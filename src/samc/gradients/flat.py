@@ -1,7 +1,7 @@
-"""Gradients as flat vectors: of the current batch, and of every past task's memory."""
+"""Gradients as flat vectors, by torch's own means: one batch, one gradient."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int64
@@ -26,7 +26,14 @@ def gradient(
     statistics move once. `weights`, one a batch, scale the losses of its images before the mean is taken.
     """
     model.train()
-    features = model.features(torch.cat([batch.x for batch in batches]))  # type: ignore[operator]
+    return flat_gradient(model, loss_of(model, batches, weights))
+
+
+def loss_of(
+    model: nn.Module, batches: Sequence[Batch], weights: Sequence[float] | None = None, **layers: Any
+) -> Float[Tensor, ""]:
+    """The mean cross-entropy of all the images; `layers` may change how the network treats a batch."""
+    features = model.features(torch.cat([batch.x for batch in batches]), **layers)  # type: ignore[operator]
     losses, count = [], 0
     for number, batch in enumerate(batches):
         part = features[count : count + len(batch.y)]
@@ -34,7 +41,7 @@ def gradient(
         loss = F.cross_entropy(logits, model.local(batch.y, batch.task), reduction="sum")  # type: ignore[operator]
         losses.append(loss if weights is None else weights[number] * loss)
         count += len(batch.y)
-    return flat_gradient(model, torch.stack(losses).sum() / count)
+    return torch.stack(losses).sum() / count
 
 
 def flat_gradient(model: nn.Module, loss: Float[Tensor, ""]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
@@ -49,17 +56,10 @@ def flat_parameters(model: nn.Module) -> Float[Tensor, "p"]:
     return torch.cat([parameter.flatten() for parameter in model.parameters()])
 
 
-def reference_gradients(model: nn.Module, memories: Sequence[Batch]) -> Float[Tensor, "t p"]:
-    """One gradient a past task, each with the batch statistics of its own images.
-
-    Running statistics move once a task, in the order of the tasks, as in GEM's own code.
-    """
-    return torch.stack([gradient(model, [memory])[0] for memory in memories])
-
-
 @torch.no_grad()
 def descend(model: nn.Module, flat: Float[Tensor, "p"], lr: float) -> None:
     """One step of plain SGD along a flat gradient."""
-    parameters = list(model.parameters())
-    for parameter, slope in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
-        parameter.sub_(slope.view_as(parameter), alpha=lr)
+    parameters: list[Tensor] = list(model.parameters())
+    parts = flat.split([parameter.numel() for parameter in parameters])
+    slopes = [part.view_as(parameter) for part, parameter in zip(parts, parameters, strict=True)]
+    torch._foreach_sub_(parameters, slopes, alpha=lr)

@@ -1,0 +1,118 @@
+"""Convolutions of a folded batch on a GPU: shared weights forward and back, weight gradients by group."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import triton
+from jaxtyping import Int64
+from torch import Tensor
+
+from samc.gradients.convolution_kernels import forward_kernel, strided_back_kernel, weight_kernel
+
+PROGRAMS = 1024
+# how many programs a launch should at least have, so that all multiprocessors are busy
+
+
+# of a program's tile, by number of output channels: pixels, channels, depth; its warps and stages. Measured.
+TILES = {20: (128, 32, 32, 4, 3), 40: (128, 64, 16, 4, 3), 80: (64, 128, 32, 4, 2), 160: (64, 64, 32, 4, 3)}
+OTHER_TILE = (64, 32, 32, 4, 3)
+
+
+class Weights(NamedTuple):
+    """A layer's weights as the product takes them: what the matrix units see, and the rest.
+
+    Twice: (out, taps, in), and turned for the way back: (in, taps in reverse, out).
+    """
+
+    coarse: Tensor
+    rest: Tensor
+    turned_coarse: Tensor
+    turned_rest: Tensor
+    shape: torch.Size
+
+
+def turned_places(weights: Sequence[Tensor]) -> Int64[Tensor, "n"]:
+    """Where in all layers' weights each of the turned ones comes from."""
+    places, first = [], 0
+    for weight in weights:
+        cout, cin, side, _ = weight.shape
+        own = torch.arange(first, first := first + weight.numel()).view(cout, side * side, cin)
+        places.append(own.flip(1).permute(2, 1, 0).reshape(-1))
+    return torch.cat(places).to(weights[0].device)
+
+
+def split(weights: Sequence[Tensor], turned: Int64[Tensor, "n"], kind: torch.dtype) -> list[Weights]:
+    """All layers' weights, in a few launches."""
+    flat = torch.cat([weight.permute(0, 2, 3, 1).reshape(-1) for weight in weights])
+    if kind == torch.float32:
+        one = (flat.view(torch.int32) & -8192).view(torch.float32)
+        both = torch.stack([one, flat - one])
+    else:
+        both = flat.to(kind)[None].expand(2, -1)
+    sizes = [weight.numel() for weight in weights]
+    parts = [part.split(sizes) for part in (*both, *both[:, turned])]
+    return [Weights(*each) for each in zip(*parts, [weight.shape for weight in weights], strict=True)]
+
+
+def convolve(x: Tensor, weights: Weights, stride: int, padding: int) -> Tensor:
+    """The images of a batch, convolved; channels-last in and out."""
+    count, cin, height, width = x.shape
+    cout, _, side, _ = weights.shape
+    out_height, out_width = ((size + 2 * padding - side) // stride + 1 for size in (height, width))
+    y = empty(x, count, cout, out_height, out_width)
+    sizes = (height, width, out_height, out_width)
+    launch(x, weights.coarse, weights.rest, y, sizes, cin, cout, side, stride, padding)
+    return y
+
+
+def convolve_back(dy: Tensor, weights: Weights, like: Tensor, stride: int, padding: int) -> Tensor:
+    """The gradient with respect to the images that went in."""
+    count, cin, height, width = like.shape
+    cout, _, side, _ = weights.shape
+    out_height, out_width = dy.shape[2:]
+    dx = empty(like, count, cin, height, width)
+    if stride == 1:
+        sizes = (out_height, out_width, height, width)
+        launch(dy, weights.turned_coarse, weights.turned_rest, dx, sizes, cout, cin, side, 1, side - 1 - padding)
+        return dx
+    block, tile, depth, warps, stages = TILES.get(cin, OTHER_TILE)
+    pixels = count * ((height + 1) // 2) * ((width + 1) // 2)
+    grid = (triton.cdiv(pixels, block) * triton.cdiv(cin, tile), 4)
+    strided_back_kernel[grid](
+        dy, weights.turned_coarse, weights.turned_rest, dx, count, height, width, out_height, out_width, cin, cout,
+        side, block, tile, depth, num_warps=warps, num_stages=stages,
+    )  # fmt: skip
+    return dx
+
+
+def launch(
+    x: Tensor, weight: Tensor, rest: Tensor, y: Tensor, sizes: tuple[int, ...], cin: int, cout: int, side: int,
+    stride: int, padding: int,
+) -> None:  # fmt: skip
+    pixels, (block, tile, depth, warps, stages) = y.numel() // cout, TILES.get(cout, OTHER_TILE)
+    grid = (triton.cdiv(pixels, block) * triton.cdiv(cout, tile),)
+    forward_kernel[grid](
+        x, weight, rest, y, pixels, *sizes, cin, cout, side, stride, padding, block, tile, depth, num_warps=warps,
+        num_stages=stages,
+    )  # fmt: skip
+
+
+def weight_gradients(x: Tensor, dy: Tensor, starts: Tensor, shape: torch.Size, stride: int, padding: int) -> Tensor:
+    """One gradient of the weights a group, (groups, elements), in the order of the parameter's elements."""
+    cout, cin, side, _ = shape
+    groups, depth = len(starts) - 1, side * side * cin
+    block, tile = (128 if depth > 256 else 64), {40: 64, 160: 64}.get(cout, 32)
+    programs = triton.cdiv(depth, block) * triton.cdiv(cout, tile)
+    pixels = dy.numel() // cout // groups
+    splits = max(1, min(triton.cdiv(PROGRAMS, programs * groups), pixels // 256))
+    part = torch.empty(groups, splits, depth * cout, device=x.device)
+    weight_kernel[(programs, groups * splits)](
+        x, dy, part, starts, splits, *x.shape[2:], *dy.shape[2:], cin, cout, side, stride, padding, 32, block, tile,
+        num_warps=4, num_stages=3,
+    )  # fmt: skip
+    return part.sum(1)
+
+
+def empty(like: Tensor, *shape: int) -> Tensor:
+    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last)

@@ -1,0 +1,78 @@
+"""Gradients of several groups on a CPU: one core to a group, which is cheaper than all cores on one after the other."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from typing import TypeVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from samc.gradients.flat import Batch, loss_of
+from samc.gradients.statistics import Found, Statistics
+
+Result = TypeVar("Result")
+
+
+class Apart:
+    """Layers as torch has them, but that batch norm hands its statistics over instead of moving the common ones."""
+
+    def __init__(self) -> None:
+        self.statistics: Statistics = {}
+
+    def convolve(self, layer: nn.Conv2d, x: Tensor) -> Tensor:
+        return layer(x)
+
+    def normalise(self, layer: nn.BatchNorm2d, x: Tensor, beside: Tensor | None = None, rectify: bool = True) -> Tensor:
+        y, mean, inverse = torch.native_batch_norm(x, layer.weight, layer.bias, None, None, True, 0.0, layer.eps)
+        variance = (inverse.detach() ** -2 - layer.eps).clamp_min(0)
+        self.statistics[layer] = Found(mean.detach()[None], variance[None], x.shape[2] * x.shape[3])
+        y = y if beside is None else y + beside
+        return F.relu(y) if rectify else y
+
+
+def gradients(
+    model: nn.Module, groups: Sequence[Sequence[Batch]], rows: Sequence[list[Tensor]], precisions: Sequence[str]
+) -> tuple[Float[Tensor, "g"], list[Statistics]]:
+    """Fills each group's row, given as the places of all parameters; returns losses and batch statistics."""
+    jobs = [partial(one, model, *job) for job in zip(groups, rows, precisions, strict=True)]
+    losses, statistics = zip(*in_parallel(jobs), strict=True)
+    return torch.stack(losses), list(statistics)
+
+
+def one(model: nn.Module, group: Sequence[Batch], row: list[Tensor], precision: str) -> tuple[Tensor, Statistics]:
+    apart = Apart()
+    with torch.enable_grad(), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+        loss = loss_of(model, group, layers=apart)
+    torch._foreach_copy_(row, torch.autograd.grad(loss, list(model.parameters())))
+    return loss.detach(), apart.statistics
+
+
+def in_parallel(jobs: Sequence[Callable[[], Result]]) -> list[Result]:
+    """The results in order; as many at a time as torch may use cores. An error in one of them is raised here."""
+    cores = torch.get_num_threads()
+    if cores == 1 or len(jobs) == 1:
+        return [job() for job in jobs]
+    return list(pool(cores).map(lambda job: job(), jobs))
+
+
+@cache
+def pool(cores: int) -> ThreadPoolExecutor:
+    """Threads that work with one core each."""
+    together = threading.Barrier(cores + 1)
+
+    def alone() -> None:
+        torch.get_num_threads()  # a thread takes over the common number when it is first asked; later is too late
+        torch.set_num_threads(1)
+        together.wait()
+
+    made = ThreadPoolExecutor(cores, "samc")
+    waiting = [made.submit(alone) for _ in range(cores)]
+    together.wait()
+    for thread in waiting:
+        thread.result()
+    torch.set_num_threads(cores)  # threads that start later, and some libraries, have heard of the 1
+    return made

@@ -1,0 +1,54 @@
+"""Running statistics of batch norm, moved as if groups of images had been shown one after the other."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class Found(NamedTuple):
+    """What one layer saw: by group and channel, and how many pixels an image had."""
+
+    mean: Float[Tensor, "g c"]
+    variance: Float[Tensor, "g c"]
+    area: int
+
+
+Statistics = dict[nn.Module, Found]
+
+MOST_KEPT = 64
+
+
+class Running:
+    """The running statistics of one network."""
+
+    def __init__(self, model: nn.Module):
+        self.layers = [layer for layer in model.modules() if isinstance(layer, nn.BatchNorm2d)]
+        self.widths = [layer.num_features for layer in self.layers]
+        self.known: dict[tuple, tuple[float, Tensor, Tensor]] = {}
+
+    @torch.no_grad()
+    def move(self, sizes: tuple[int, ...], found: Sequence[Statistics]) -> None:
+        """`found` holds the groups' statistics in their order, one or several groups to an entry."""
+        kept, shares, unbiased = self.momentum(sizes, tuple(found[0][layer].area for layer in self.layers))
+        means = torch.cat([torch.cat([part[layer].mean for layer in self.layers], 1) for part in found])
+        variances = torch.cat([torch.cat([part[layer].variance for layer in self.layers], 1) for part in found])
+        for name, moved in (("running_mean", shares @ means), ("running_var", shares @ (variances * unbiased))):
+            running = [getattr(layer, name) for layer in self.layers]
+            torch._foreach_mul_(running, kept)
+            torch._foreach_add_(running, list(moved.split(self.widths)))
+        torch._foreach_add_([getattr(layer, "num_batches_tracked") for layer in self.layers], len(sizes))  # noqa: B009
+
+    def momentum(self, sizes: tuple[int, ...], areas: tuple[int, ...]) -> tuple[float, Tensor, Tensor]:
+        """How much of the running statistics stays, what each group adds, and n/(n − 1) by group and channel."""
+        if (sizes, areas) not in self.known:
+            if len(self.known) >= MOST_KEPT:
+                self.known.clear()  # odd sizes come and go
+            keep = 1 - float(self.layers[0].momentum or 0)
+            shares = torch.tensor([(1 - keep) * keep**later for later in reversed(range(len(sizes)))])
+            values = torch.tensor(sizes)[:, None] * torch.tensor(areas).repeat_interleave(torch.tensor(self.widths))
+            where = self.layers[0].weight.device
+            self.known[sizes, areas] = keep ** len(sizes), shares.to(where), (values / (values - 1)).to(where)
+        return self.known[sizes, areas]

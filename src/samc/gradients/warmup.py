@@ -1,0 +1,65 @@
+"""Compiling the kernels that a network needs, all at once: each takes half a second, and cores are idle meanwhile."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+if TYPE_CHECKING:
+    from samc.gradients.fold import Folding
+
+
+class Survey:
+    """Layers that only note what passes through them; batch norm is left out, it changes no shape."""
+
+    def __init__(self) -> None:
+        self.convolutions: dict[tuple, tuple[nn.Conv2d, Tensor]] = {}
+        self.normalisations: dict[int, tuple[nn.BatchNorm2d, Tensor]] = {}
+
+    def convolve(self, layer: nn.Conv2d, x: Tensor) -> Tensor:
+        self.convolutions[tuple(layer.weight.shape), layer.stride, tuple(x.shape)] = layer, x
+        return F.conv2d(x, layer.weight, stride=layer.stride, padding=layer.padding)
+
+    def normalise(self, layer: nn.BatchNorm2d, x: Tensor, beside: Tensor | None = None, rectify: bool = True) -> Tensor:
+        self.normalisations[x.shape[1]] = layer, x
+        return x
+
+
+@torch.no_grad()
+def warm_up(folding: "Folding", shape: tuple[int, ...], kind: torch.dtype, device: torch.device) -> None:
+    """Run every kernel once on two images, many at a time; the first run compiles."""
+    survey = Survey()
+    zeros = torch.zeros(2, *shape, device=device).contiguous(memory_format=torch.channels_last)
+    folding.model.features(zeros, survey)
+    starts, weights = torch.tensor([0, 2], dtype=torch.int32, device=device), folding.weights(kind)
+    jobs: list[Callable[[], Any]] = []
+    for layer, image in survey.convolutions.values():
+        jobs += convolution_jobs(folding, layer, image.to(kind), weights[layer], starts)
+    for norm, image in survey.normalisations.values():
+        jobs.append(partial(normalisation_job, folding, norm, image.to(kind), starts))
+    with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1)) as pool:
+        for done in [pool.submit(job) for job in jobs]:
+            done.result()
+
+
+def convolution_jobs(
+    folding: "Folding", layer: nn.Conv2d, x: Tensor, weights: Any, starts: Tensor
+) -> list[Callable[[], Any]]:
+    convolution, how = folding.convolution, (layer.stride[0], layer.padding[0])
+    y = torch.zeros_like(F.conv2d(x, layer.weight.to(x.dtype), stride=layer.stride, padding=layer.padding))
+    return [
+        partial(convolution.convolve, x, weights, *how),
+        partial(convolution.convolve_back, y, weights, x, *how),
+        partial(convolution.weight_gradients, x, y, starts, layer.weight.shape, *how),
+    ]
+
+
+def normalisation_job(folding: "Folding", layer: nn.BatchNorm2d, x: Tensor, starts: Tensor) -> None:
+    normalisation, (weight, bias) = folding.normalisation, (layer.weight, layer.bias)
+    y, mean, _, deviation = normalisation.normalise(x, None, weight, bias, layer.eps, starts, True)
+    normalisation.normalise_back(y, x, y, weight, bias, mean, deviation, starts, True, False)
