@@ -33,12 +33,3 @@ def command(capsys):
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
-
-
-@pytest.fixture
-def one_core():
-    """Sums on one core: on several they are rounded otherwise, and a ReLU that flips makes a step of it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)

@@ -72,7 +72,7 @@ class IndependentGEM:
 
 
 @pytest.mark.parametrize("lr", [0.01, 0.1])
-def test_gem_equals_an_independent_implementation(lr, one_core):
+def test_gem_equals_an_independent_implementation(lr):
     ours = learner("gem", lr=lr, budget_images=10, memory_strength=0.5)
     theirs = IndependentGEM(lr, 0.5, 10)
     for task, steps in enumerate((3, 3, 3, 20)):

@@ -25,13 +25,13 @@ def project(
         weights = dual_weights(
             products(references, references), products(references, gradient[None])[:, 0], margin, ridge
         )
-        return torch.addmv(gradient, references.T, weights)
+        return gradient + weights @ references
     overlaps = products(references, gradient[None])[:, 0].cpu().numpy()
     if (overlaps >= 0).all() or not np.isfinite(overlaps).all():  # a network that has diverged has no cone
         return gradient
     gram = products(references, references).cpu().numpy()
     weights = torch.from_numpy(solve_dual(gram, overlaps, margin, ridge)).to(gradient)
-    return torch.addmv(gradient, references.T, weights)
+    return gradient + weights @ references
 
 
 def products(left: Float[Tensor, "s p"], right: Float[Tensor, "t p"]) -> Float64[Tensor, "s t"]:
