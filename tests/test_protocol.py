@@ -90,7 +90,7 @@ def test_the_record_has_all_its_keys_and_survives_the_disk(tmp_path):
     assert memory_keys <= set(content["memory"])
     assert len(content["accuracy_matrix"]) == 4
     assert all(0 <= a <= 1 for row in content["accuracy_matrix"] for a in row)
-    phases = {"current gradient", "gradients", "projection", "saliency", "selection", "encoding", "completion"}
+    phases = {"current gradient", "gradients", "projection", "saliency", "encoding", "completion"}
     assert phases | {"evaluation", "total"} <= set(content["seconds"])
     assert sum(v for k, v in content["seconds"].items() if k != "total") <= content["seconds"]["total"]
     assert RunRecord.load(path) == RunRecord.load(tmp_path) == record

@@ -43,23 +43,17 @@ class Completion:
         return torch.where(kept, coarse, painted.clamp(0, 1))
 
     def learn(
-        self,
-        images: UInt8[np.ndarray, "b c h w"],
-        seen: UInt8[np.ndarray, "b c h w"],
-        masks: Bool[np.ndarray, "b h w"],
-        lr: float,
-    ) -> Float[Tensor, ""]:
-        """One SGD step of the autoencoder from what was seen of images to the true ones; returns the loss before it."""
+        self, coarse: Float[Tensor, "b c h w"], truth: Float[Tensor, "b c h w"], lr: float
+    ) -> tuple[Float[Tensor, ""]]:
+        """One SGD step of the autoencoder from the rule's pictures to the true ones; returns the loss before it."""
         assert self.autoencoder is not None
         self.autoencoder.train()
-        coarse, _ = self.coarse(seen, masks)
-        truth = torch.from_numpy(images).to(self.device).float() / 255
         parameters = list(self.autoencoder.parameters())
         loss = F.mse_loss(self.autoencoder(coarse), truth)
         with torch.no_grad():
             for parameter, slope in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
                 parameter.sub_(slope, alpha=lr)
-        return loss.detach()
+        return (loss.detach(),)
 
 
 def parse(name: str) -> tuple[Rule, bool]:

@@ -35,15 +35,9 @@ class SAMC(GEM):
     """Line numbers are those of Algorithm 1; docs/algorithm.md has the two side by side."""
 
     settings = (
-        *GEM.settings,
-        "replay",
-        "threshold",
-        "saliency_target",
-        "completion",
-        "autoencoder_output",
-        "autoencoder_steps",
-        "autoencoder_lr",
-    )
+        *GEM.settings, "replay", "threshold", "saliency_target", "completion", "autoencoder_output",
+        "autoencoder_steps", "autoencoder_lr",
+    )  # fmt: skip
     default_codec = "coo"
 
     def __init__(
@@ -61,22 +55,19 @@ class SAMC(GEM):
         **rehearsal: Any,
     ):
         super().__init__(num_classes, image_shape, **rehearsal)
-        if replay not in RULES:
-            raise unknown("replay rule", replay, RULES)
-        self.replay = replay
+        for name, value, known in (
+            ("replay rule", replay, tuple(RULES)),
+            ("saliency target", saliency_target, ("label", "predicted")),
+            ("autoencoder output", autoencoder_output, ("whole", "correction")),
+        ):
+            if value not in known:
+                raise unknown(name, value, known)
         if not 0 <= threshold < 1:
             raise ConfigError(f"threshold is in [0, 1), got {threshold}; the paper uses 0.7 on split-cifar100")
-        if saliency_target not in ("label", "predicted"):
-            raise unknown("saliency target", saliency_target, ("label", "predicted"))
-        if autoencoder_output not in ("whole", "correction"):
-            raise unknown("autoencoder output", autoencoder_output, ("whole", "correction"))
         if autoencoder_steps < 0 or not 0 < autoencoder_lr < math.inf:
-            found = f"{autoencoder_steps} and {autoencoder_lr}"
-            raise ConfigError(f"autoencoder-steps is at least 0 and autoencoder-lr above 0, got {found}")
-        self.threshold = threshold
-        self.saliency_target: Target = saliency_target
-        self.autoencoder_steps = autoencoder_steps
-        self.autoencoder_lr = autoencoder_lr
+            raise ConfigError("autoencoder-steps is at least 0 and autoencoder-lr above 0, and neither is infinite")
+        self.replay, self.threshold, self.saliency_target = replay, threshold, saliency_target
+        self.autoencoder_steps, self.autoencoder_lr = autoencoder_steps, autoencoder_lr
         rule, learnt = parse(completion)
         if self.memory.codec.gist:
             rule = as_it_is  # a gist is better than any guess: completion starts from it
@@ -107,41 +98,43 @@ class SAMC(GEM):
 
     def maps(self, batch: Batch) -> Callable[[], np.ndarray]:
         with self.clock("saliency"):
-            x, y, task = batch
-            explain = partial(coarse_cam, self.model, task=task, target=self.saliency_target)
-            return fetched(*self.engine.recorder(("maps", len(y), task), lambda *b: (as_levels(explain(*b)),), x, y))
+            key, explain = ("maps", len(batch.y), batch.task), partial(self.explain, batch.task)
+            return fetched(*self.engine.recorder(key, explain, batch.x, batch.y))
+
+    def explain(self, task: int, x: Tensor, y: Tensor) -> tuple[UInt8[Tensor, "b i j"]]:
+        return (as_levels(coarse_cam(self.model, x, y, task, self.saliency_target)),)
 
     def keep(self, x: Tensor, y: Tensor, task: int, maps: UInt8[np.ndarray, "b i j"]) -> Selection:
-        kept, bent = self.salient(maps)  # line 10: x' ← 1{· > μ}
         with self.clock.on_host("encoding"):
+            kept, bent = self.salient(maps)  # line 10: x' ← 1{· > μ}
             self.store.add(task, as_bytes(x), kept, as_array(y))  # line 12: M_t ← M_t ∪ (COO(x'), y)
         self.bent_masks += int(bent.sum())
         return kept
 
     def salient(self, maps: UInt8[np.ndarray, "b i j"]) -> tuple[Selection, Bool[np.ndarray, "b"]]:
         """The pixels to keep, and for which images the threshold had to give way."""
-        with self.clock.on_host("selection"):
-            codec, size = self.store.codec, self.image_shape[1:]
-            return select(maps, self.threshold, *size, self.store.most_pixels, gist=codec.gist)
+        _, height, width = self.image_shape
+        return select(maps, self.threshold, height, width, self.store.most_pixels, gist=self.store.codec.gist)
 
     def end_task(self, task: Task) -> None:
         """Line 16: ξ ← OPT_ξ(ξ, M_t, D_t, β): a few steps of SGD from masked to true images of this task."""
         super().end_task(task)
-        if self.autoencoder is None:
+        if self.autoencoder is None or not self.autoencoder_steps:
             return
-        for rows in torch.randint(len(task.x), (self.autoencoder_steps, 10), generator=self.random):
-            images, labels = self.admit(task.x[rows], task.y[rows], task.id)
-            kept, _ = self.salient(self.maps(Batch(images, labels, task.id))())
+        rows = torch.randint(len(task.x), (10 * self.autoencoder_steps,), generator=self.random)
+        for some in rows.split(250):
             with self.clock("autoencoder"):
-                truth = as_bytes(images)
+                x, y = self.admit(task.x[some], task.y[some], task.id)
+                kept, _ = self.salient(self.explain(task.id, x, y)[0].cpu().numpy())
                 # as memory would give them back, a gist included
-                seen, masks = self.memory.codec.decode(self.memory.codec.encode(truth, kept))
-                self.completion.learn(truth, seen, masks, self.autoencoder_lr)
+                seen, masks = self.store.codec.decode(self.store.codec.encode(as_bytes(x), kept))
+                coarse, _ = self.completion.coarse(seen, masks)
+                for pair in zip(coarse.split(10), x.split(10), strict=True):
+                    self.engine.recorder("autoencoder", partial(self.completion.learn, lr=self.autoencoder_lr), *pair)
 
     def beside_parts(self) -> dict[str, int]:
-        return (
-            {"autoencoder": sum(t.nbytes for t in self.autoencoder.state_dict().values())} if self.autoencoder else {}
-        )
+        painter = self.autoencoder.state_dict() if self.autoencoder else {}
+        return {"autoencoder": sum(tensor.nbytes for tensor in painter.values())} if painter else {}
 
     def memory_report(self) -> dict[str, Any]:
         return super().memory_report() | {"bent_masks": self.bent_masks}
