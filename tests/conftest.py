@@ -1,11 +1,22 @@
 """Every test runs with shapes and types of the package checked at each call, on one thread, offline."""
 
+import os
+from pathlib import Path
+
+import torch
 from jaxtyping import install_import_hook
 
-hook = install_import_hook("samc", "beartype.beartype")
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU, one program after the other; read at their import
+
+ROOT = Path(__file__).parents[1] / "src"
+KERNELS = ("convolution_kernels", "normalisation", "kernel")
+# Triton reads the source of these as it stands; checks woven into it are none of its language
+modules = [path.relative_to(ROOT).with_suffix("") for path in sorted(ROOT.glob("samc/**/*.py"))]
+checked = [".".join(path.parts) for path in modules if path.stem not in (*KERNELS, "__init__", "__main__")]
+hook = install_import_hook(checked, "beartype.beartype")
 
 import pytest  # noqa: E402
-import torch  # noqa: E402
 
 import samc  # noqa: E402, F401  (imported under the hook)
 from samc.cli import main  # noqa: E402

@@ -1,12 +1,25 @@
-"""Flat gradients against backward(), and what batch norm is left with."""
+"""Flat gradients against backward(), the engine against a plain loop, kernels in Triton's interpreter."""
 
 import copy
+import importlib.util
 
+import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from samc.gradients import Batch, descend, gradient, reference_gradients
+from samc.errors import ConfigError
+from samc.gradients import Batch, Engine, descend, gradient
+from samc.gradients.cores import in_parallel
+from samc.gradients.engine import CHUNK_PIXELS, chunks
+from samc.gradients.graph import Recorder
+from samc.learners.gem import GEM
+from samc.learners.samc import SAMC
 from samc.models import ReducedResNet18
+from samc.projection import project
+
+needs_triton = pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="triton is not installed")
 
 
 def model():
@@ -16,9 +29,9 @@ def model():
     return net
 
 
-def batch(task, count, seed):
+def batch(task, count, seed, side=10):
     random = torch.Generator().manual_seed(seed)
-    return Batch(torch.rand(count, 3, 10, 10, generator=random), torch.arange(count) % 2 + 2 * task, task)
+    return Batch(torch.rand(count, 3, side, side, generator=random), torch.arange(count) % 2 + 2 * task, task)
 
 
 def by_backward(net, x, y, columns):
@@ -31,6 +44,15 @@ def by_backward(net, x, y, columns):
     loss = F.cross_entropy(logits + mask, y)
     loss.backward()
     return torch.cat([p.grad.flatten() for p in net.parameters()]), loss.detach(), net
+
+
+def by_loop(net, groups):
+    """Rows as the public implementations make them, one group after the other; the network's statistics move."""
+    return torch.stack([gradient(net, group)[0] for group in groups])
+
+
+def largest_gap(rows, expected):
+    return float(((rows - expected).norm(dim=1) / expected.norm(dim=1)).max())
 
 
 def test_one_task():
@@ -54,16 +76,203 @@ def test_several_tasks_in_one_batch_each_with_its_own_head():
     torch.testing.assert_close(found_loss, loss)
 
 
-def test_references_are_one_gradient_a_task_with_its_own_statistics():
-    net, parts = model(), [batch(0, 5, 1), batch(1, 3, 2)]
+@pytest.mark.parametrize("cores", [1, 2])
+def test_rows_are_those_of_a_plain_loop(cores):
+    net, memories, now = model(), [[batch(0, 5, 1)], [batch(1, 3, 2)], [batch(0, 2, 5), batch(1, 2, 6)]], batch(2, 4, 3)
     after = copy.deepcopy(net)
-    expected = [by_backward(net, p.x, p.y, [2 * p.task] * len(p.y))[0] for p in parts]
-    found = reference_gradients(net, parts)
-    torch.testing.assert_close(found, torch.stack(expected), atol=1e-6, rtol=1e-4)
-    for part in parts:  # running statistics: as if each task's images had been shown in turn
-        after.train()(part.x, part.task)
+    expected = by_loop(after, [*memories, [now]])
+    torch.set_num_threads(cores)
+    try:
+        rows, loss = Engine(net).gradients(memories, now)
+    finally:
+        torch.set_num_threads(1)
+    assert largest_gap(rows, expected) < 1e-5
+    torch.testing.assert_close(loss, gradient(copy.deepcopy(net), [now])[1])
+    for a, b in zip(net.buffers(), after.buffers(), strict=True):  # as if each group had been shown in turn
+        torch.testing.assert_close(a, b)
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_a_row_does_not_depend_on_its_neighbours():
+    net, groups = model(), [[batch(0, 5, 1)], [batch(1, 3, 2)]]
+    together = Engine(net).gradients(groups, batch(2, 4, 3))[0][1].clone()
+    assert torch.equal(together, Engine(net).gradients(groups[1:], batch(2, 6, 4))[0][0])
+
+
+def test_after_fifty_steps_with_five_past_tasks_parameters_are_those_of_the_loop():
+    shape, classes = (3, 12, 12), [(2 * t, 2 * t + 1) for t in range(6)]
+    ours = GEM(12, shape, task_classes=classes, lr=0.05)
+    for task in range(5):
+        ours.store.add(task, *remembered(task, shape))
+    theirs = copy.deepcopy(ours.model)
+    for step in range(50):
+        random = torch.Generator().manual_seed(step)
+        x, y = torch.randint(0, 256, (10, *shape), generator=random, dtype=torch.uint8), torch.arange(10) % 2 + 10
+        ours.observe(x, y, 5)
+        rows = by_loop(theirs, [*([memory] for memory in ours.past()), [Batch(x.float() / 255, y, 5)]])
+        descend(theirs, project(rows[-1], rows[:-1], 0.5), 0.05)
+    found, expected = (torch.cat([p.detach().flatten() for p in net.parameters()]) for net in (ours.model, theirs))
+    assert float((found - expected).norm() / expected.norm()) < 1e-3
+
+
+def remembered(task, shape):
+    from samc.memory import whole
+
+    random = torch.Generator().manual_seed(task + 500)
+    x = torch.randint(0, 256, (10, *shape), generator=random, dtype=torch.uint8)
+    return x.numpy(), whole(10, *shape[1:]), (torch.arange(10) % 2 + 2 * task).numpy()
+
+
+def test_bfloat16_points_the_same_way_and_the_batch_stays_exact():
+    net, memories, now = model(), [[batch(0, 8, 1)], [batch(1, 8, 2)]], batch(2, 8, 3)
+    exact = Engine(copy.deepcopy(net)).gradients(memories, now)[0].clone()
+    rough = Engine(net, "bf16").gradients(memories, now)[0]
+    assert torch.equal(rough[-1], exact[-1])
+    assert (F.cosine_similarity(rough[:-1], exact[:-1]) > 0.9).all()
+    assert not torch.equal(rough[:-1], exact[:-1])
+    with pytest.raises(ConfigError, match="unknown reference precision 'fp8'"):
+        Engine(net, "fp8")
+
+
+def test_a_single_value_a_channel_is_still_learnt_from():
+    net, memories, now = model(), [[batch(0, 1, 1, side=8)], [batch(1, 3, 2, side=8)]], batch(2, 1, 3, side=8)
+    after = copy.deepcopy(net)
+    expected = by_loop(after, [*memories, [now]])
+    torch.testing.assert_close(Engine(net).gradients(memories, now)[0], expected)
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """A network of few channels and sums of few parts, since Triton's interpreter is slow; the way is the same."""
+    monkeypatch.setattr("samc.models.resnet.WIDTHS", (4, 8, 8, 12))
+    monkeypatch.setattr("samc.gradients.normalisation.SPLITS", 2)
+
+
+@needs_triton
+def test_a_folded_batch_has_the_rows_of_a_plain_loop(narrow):
+    """The kernels that a GPU runs, in Triton's interpreter: an odd size, groups of different sizes."""
+    from samc.gradients.fold import Folding
+
+    net = model().to(memory_format=torch.channels_last)
+    groups = [[batch(0, 4, 1, 13)], [batch(1, 2, 2, 13)], [batch(0, 1, 7, 13), batch(2, 2, 3, 13)]]
+    after = copy.deepcopy(net)
+    expected = by_loop(after, groups)
+    engine = Engine(net)
+    engine.folding = Folding(net)
+    parts = [part for group in groups for part in group]
+    rows, losses = engine.folded((4, 2, 3), 0, *engine.joined(parts))
+    assert largest_gap(rows, expected) < 1e-4
+    torch.testing.assert_close(losses, torch.stack([gradient(copy.deepcopy(net), group)[1] for group in groups]))
     for a, b in zip(net.buffers(), after.buffers(), strict=True):
         torch.testing.assert_close(a, b)
+
+
+@needs_triton
+def test_a_folded_batch_in_chunks(monkeypatch, narrow):
+    from samc.gradients import engine as module
+    from samc.gradients.fold import Folding
+
+    net, groups = model(), [[batch(t, 4, t)] for t in range(3)]
+    engine = Engine(net.to(memory_format=torch.channels_last))
+    engine.folding = Folding(net)
+    monkeypatch.setattr(module, "CHUNK_PIXELS", 4 * 100)
+    joined = engine.joined([part for group in groups for part in group])
+    expected = by_loop(copy.deepcopy(net), groups)
+    rows, _ = engine.folded((4, 4, 4), 1, *joined)
+    assert largest_gap(rows, expected) < 1e-4
+
+
+@needs_triton
+@pytest.mark.parametrize(
+    ("cin", "cout", "side", "stride"), [(20, 40, 3, 2), (40, 80, 1, 2), (80, 80, 3, 1), (3, 20, 3, 1)]
+)
+def test_convolutions_as_torch_has_them(cin, cout, side, stride):
+    from samc.gradients import convolution
+
+    random = torch.Generator().manual_seed(cin)
+    x, weight = torch.randn(3, cin, 5, 5, generator=random), torch.randn(cout, cin, side, side, generator=random)
+    x, weight = (part.contiguous(memory_format=torch.channels_last) for part in (x, weight))
+    y = F.conv2d(x, weight, stride=stride, padding=side // 2)
+    dy = torch.randn(y.shape, generator=random).contiguous(memory_format=torch.channels_last)
+    (ready,) = convolution.split([weight], convolution.turned_places([weight]), torch.float32)
+    how, close = (stride, side // 2), {"atol": 1e-3, "rtol": 1e-4}
+    torch.testing.assert_close(convolution.convolve(x, ready, *how), y, **close)
+    expected = torch.nn.grad.conv2d_input(x.shape, weight, dy, stride, side // 2)
+    torch.testing.assert_close(convolution.convolve_back(dy, ready, x, *how), expected, **close)
+    starts = torch.tensor([0, 1, 3], dtype=torch.int32)
+    rows = convolution.weight_gradients(x, dy, starts, weight.shape, *how)
+    for row, part in zip(rows, (slice(0, 1), slice(1, 3)), strict=True):
+        expected = torch.nn.grad.conv2d_weight(x[part], weight.shape, dy[part], stride, side // 2)
+        torch.testing.assert_close(row.view_as(weight), expected, **close)
+
+
+@given(st.lists(st.integers(1, 900), min_size=1, max_size=30), st.sampled_from(["float32", "bf16"]), st.integers(0, 1))
+@settings(max_examples=200)
+def test_chunks_cover_all_groups_in_order_and_fit(sizes, precision, exact):
+    pixels = 128 * 128
+    found = list(chunks(tuple(sizes), pixels, precision, exact))
+    assert [number for part, _ in found for number in range(part.start, part.stop)] == list(range(len(sizes)))
+    for part, kind in found:
+        inside = sizes[part]
+        assert len(inside) == 1 or sum(inside) * pixels <= CHUNK_PIXELS
+        rough = range(len(sizes) - exact) if precision == "bf16" else ()
+        assert kind == ("bf16" if part.start in rough else "float32")
+        assert len({number in rough for number in range(part.start, part.stop)}) == 1
+
+
+def test_work_in_parallel_keeps_its_order_and_its_errors():
+    torch.set_num_threads(2)
+    try:
+        assert in_parallel([lambda number=number: number**2 for number in range(9)]) == [n**2 for n in range(9)]
+        assert set(in_parallel([torch.get_num_threads] * 4)) == {1}
+        assert torch.get_num_threads() == 2
+        with pytest.raises(ZeroDivisionError):
+            in_parallel([lambda: 1 // 1, lambda: 1 // 0])
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_without_a_gpu_nothing_is_recorded():
+    recorder = Recorder(torch.device("cpu"))
+    (found,) = recorder("twice", lambda x: (2 * x,), torch.ones(3))
+    assert found.tolist() == [2, 2, 2]
+    assert not recorder.recordings
+
+
+@pytest.mark.parametrize("kind", [GEM, SAMC])
+def test_sampled_constraints_look_at_so_many_tasks(kind):
+    shape, classes = (3, 12, 12), [(2 * t, 2 * t + 1) for t in range(6)]
+    each = kind(12, shape, task_classes=classes, constraints="sampled:2", codec="raw")
+    for task in range(5):
+        each.store.add(task, *remembered(task, shape))
+    each.start(5)
+    drawn = [[memory.task for memory in each.constraining(each.past())] for _ in range(30)]
+    assert all(len(set(tasks)) == 2 and tasks == sorted(tasks) for tasks in drawn)
+    assert {task for tasks in drawn for task in tasks} == set(range(5))
+    few = kind(12, shape, task_classes=classes, constraints="sampled:9", codec="raw")
+    assert few.constraining(each.past()) is each.past()
+
+
+@pytest.mark.parametrize("text", ["some", "sampled", "sampled:0", "sampled:-1", "sampled:x", ""])
+def test_bad_constraints_are_refused(text):
+    with pytest.raises(ConfigError, match="constraints are all, mean, or sampled:K with K from 1; got"):
+        GEM(4, (3, 12, 12), constraints=text)
+
+
+def test_the_mean_constraint_is_a_gems():
+    from samc.learners.agem import AGEM
+
+    shape, classes = (3, 12, 12), [(2 * t, 2 * t + 1) for t in range(4)]
+    gem, agem = (
+        kind(8, shape, task_classes=classes, **more) for kind, more in ((GEM, {"constraints": "mean"}), (AGEM, {}))
+    )
+    for each in (gem, agem):
+        for task in range(3):
+            each.store.add(task, *remembered(task, shape))
+        for step in range(3):
+            random = torch.Generator().manual_seed(step)
+            each.observe(torch.rand(6, *shape, generator=random), torch.arange(6) % 2 + 6, 3)
+    assert all(torch.equal(a, b) for a, b in zip(gem.model.parameters(), agem.model.parameters(), strict=True))
 
 
 def test_descend_is_sgd():

@@ -65,7 +65,8 @@ class SAMC(GEM):
         if not 0 <= threshold < 1:
             raise ConfigError(f"threshold is in [0, 1), got {threshold}; the paper uses 0.7 on split-cifar100")
         if autoencoder_steps < 0 or not 0 < autoencoder_lr < math.inf:
-            raise ConfigError("autoencoder-steps is at least 0 and autoencoder-lr above 0, and neither is infinite")
+            found = f"got {autoencoder_steps} and {autoencoder_lr}"
+            raise ConfigError(f"autoencoder-steps is at least 0 and autoencoder-lr above 0, {found}")
         self.replay, self.threshold, self.saliency_target = replay, threshold, saliency_target
         self.autoencoder_steps, self.autoencoder_lr = autoencoder_steps, autoencoder_lr
         rule, learnt = parse(completion)
@@ -76,8 +77,7 @@ class SAMC(GEM):
             # alone it paints the whole picture; after a rule it may also learn a correction: docs/fidelity.md
             residual = autoencoder_output == "correction" and completion != "autoencoder"
             self.autoencoder = InpaintingAutoencoder(image_shape[0], residual=residual, seed=self.seed).to(self.device)
-        self.completion = Completion(rule, self.autoencoder, self.device)
-        self.bent_masks = 0
+        self.completion, self.bent_masks = Completion(rule, self.autoencoder, self.device), 0
 
     def complete(
         self, images: UInt8[np.ndarray, "n c h w"], masks: Bool[np.ndarray, "n h w"]

@@ -26,7 +26,7 @@ class EnergyNetwork(ReducedResNet18):
             self.embedding = nn.Embedding(num_classes, HIDDEN)
             self.linear = nn.Linear(HIDDEN, 1)
 
-    def head(self, features: Float[Tensor, "b 160 i j"], task: int) -> Float[Tensor, "b k"]:
+    def head(self, features: Float[Tensor, "b d i j"], task: int) -> Float[Tensor, "b k"]:
         embedded = self.embedding.weight[as_index(self.task_classes[task])]
         gates = F.softmax(embedded, dim=1) * HIDDEN
         return F.linear(self.hidden(features.mean((2, 3))), gates * self.linear.weight) + self.linear.bias

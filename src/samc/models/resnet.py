@@ -74,19 +74,19 @@ class ReducedResNet18(nn.Module):
             self.task_classes[task], self.table = known, None
             self.ordered.pop(task, None)
 
-    def features(self, x: Float[Tensor, "b c h w"], layers: Layers = PLAIN) -> Float[Tensor, "b 160 i j"]:
+    def features(self, x: Float[Tensor, "b c h w"], layers: Layers = PLAIN) -> Float[Tensor, "b d i j"]:
         convolution, norm, _ = self.stem
         x = layers.normalise(norm, layers.convolve(convolution, x))
         for block in self.blocks:
             x = block(x, layers)
         return x
 
-    def head(self, features: Float[Tensor, "b 160 i j"], task: int) -> Float[Tensor, "b k"]:
+    def head(self, features: Float[Tensor, "b d i j"], task: int) -> Float[Tensor, "b k"]:
         """Logits of the task's classes, in ascending order of class."""
         rows = as_index(self.task_classes[task])
         return F.linear(features.mean((2, 3)), self.linear.weight[rows], self.linear.bias[rows])
 
-    def scores(self, features: Float[Tensor, "b 160 i j"]) -> Float[Tensor, "b n"]:
+    def scores(self, features: Float[Tensor, "b d i j"]) -> Float[Tensor, "b n"]:
         """Logits of all classes."""
         return self.linear(features.mean((2, 3)))
 
