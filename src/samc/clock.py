@@ -42,9 +42,9 @@ class Clock:
         self.totals[phase] += time.perf_counter() - start
 
     def seconds(self) -> dict[str, float]:
-        """Each phase's total so far; waits for the device."""
+        """Each phase's total so far; waits for what this thread has given the device to do."""
         if self.pending:
-            torch.cuda.synchronize()
+            torch.cuda.current_stream().synchronize()
             self.settle()
         return dict(self.totals)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from samc.cli.progress import Bar
+from samc.cli.progress import Bar, live
 from samc.device import choose
 from samc.errors import OutputError
 from samc.experiments.demo import demo as run_demo
@@ -36,7 +36,8 @@ def demo(
     if out.is_dir() and any(out.iterdir()) and not picture.exists():
         raise OutputError(f"{out} holds something else than a demo; choose another --out")
     with claimed_folder(out):
-        records, remembered = run_demo(seed, where, lambda name: Bar(console, name))
+        with live(console) as progress:
+            records, remembered = run_demo(seed, where, lambda name: Bar(progress, name))
         memory = records["samc"].memory
         budget = f"at most {memory['budget_bytes']:,} bytes of memory a task"
         console.print(summary(records, f"split-synthetic, seed {seed}, {budget}"))

@@ -1,4 +1,4 @@
-"""The live bar: task, step, loss, images remembered, bytes used, time left."""
+"""Live bars, one a run: task, step, loss, images remembered, bytes used, time left."""
 
 import time
 from collections.abc import Sequence
@@ -14,32 +14,28 @@ from samc.streams.base import Stream, Task
 REFRESH_SECONDS = 0.25
 
 
+def live(console: Console) -> Progress:
+    """The place for all bars, since a console has but one; they are shown within its `with` block."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.fields[shown]}"),
+    )
+    return Progress(*columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
+
+
 class Bar(Watcher):
     """Looks at the learner only when it redraws: reading a loss makes the host wait for the device."""
 
-    def __init__(self, console: Console, name: str):
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.percentage:>3.0f} %"),
-            TextColumn("{task.fields[shown]}"),
-        )
-        self.progress = Progress(
-            *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
-        )
+    def __init__(self, progress: Progress, name: str):
+        self.progress = progress
         self.name = name
         self.row = self.progress.add_task(name, shown="", total=1)
         self.learner: Any = None
         self.steps: Sequence[int] = ()
         self.step_seconds: list[float] = []
         self.task_started = self.drawn = 0.0
-
-    def __enter__(self) -> "Bar":
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
 
     def begin(self, stream: Stream, learner: Learner, steps: Sequence[int]) -> None:
         self.learner, self.steps = learner, steps

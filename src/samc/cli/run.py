@@ -1,25 +1,31 @@
-"""`samc run`: one method on one stream, with a live bar, a table at the end and a record on disk."""
+"""`samc run`: one method on one stream, with live bars, a table at the end and a record of each seed on disk."""
 
 import inspect
 import os
-from collections.abc import Callable
-from dataclasses import fields, replace
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
+import torch
 import typer
 from rich.console import Console
 
-from samc.cli.progress import Bar
+from samc.cli.progress import Bar, live
+from samc.cli.seeds import attempt_all, parse
 from samc.config import RunConfig, flag, resolve
 from samc.device import choose
-from samc.errors import OutputError
+from samc.errors import ConfigError, OutputError
 from samc.experiments.diagnosis import Diagnosis
 from samc.learners import build, method
 from samc.memory.file import FILE
-from samc.protocol import run
-from samc.record import claimed_folder
+from samc.protocol import Watcher, run
+from samc.record import FILE as RECORD
+from samc.record import RunRecord, claimed_folder
+from samc.report.comparison import Row, spread
 from samc.report.diagnosis import claims
 from samc.report.table import summary
 from samc.streams import open_stream
@@ -32,6 +38,8 @@ Examples:
 
   samc run --model gem --dataset split-cifar100 --n-tasks 3 --samples-per-task 300
 
+  samc run --model gem --dataset split-cifar100 --seeds 0-4 --out runs/gem
+
   samc run --dataset folder:my-pictures --n-tasks 4 --image-size 64 --threshold 0.6
 """
 
@@ -40,7 +48,7 @@ def command() -> Callable[..., None]:
     """The command, with one flag for each setting: a setting that is added to RunConfig is a flag at once."""
 
     def run_command(**given: Any) -> None:
-        where = {name: given.pop(name) for name in ("data_dir", "device", "out", "diagnose")}
+        where = {name: given.pop(name) for name in ("seeds", "data_dir", "device", "out", "diagnose")}
         execute({name: value for name, value in given.items() if value is not None}, **where)
 
     hints = get_type_hints(RunConfig)
@@ -49,13 +57,18 @@ def command() -> Callable[..., None]:
         default = "" if item.default is None else f"  [default: {item.default}]"
         option = typer.Option(flag(item.name), help=item.metadata["help"] + default, show_default=False)
         parameters.append(parameter(item.name, Annotated[hints[item.name] | None, option]))
-    places = {
+    beside = {
+        "seeds": (
+            str,
+            "several runs instead of --seed, each as if it were alone: 0-4, 0,2,5 or 0-2,7; side by side on a GPU, one "
+            "after the other on a CPU, whose cores a single one uses already",
+        ),
         "data_dir": (Path, "where the data sets are  [default: $SAMC_DATA, else the cache folder]"),
         "device": (str, "auto, cpu or cuda  [default: auto]"),
-        "out": (Path, "folder for the record  [default: runs/...]"),
+        "out": (Path, "folder for the record; with --seeds, for a folder of each seed  [default: runs/...]"),
         "diagnose": (bool, "also measure, for samc, how far the paper's lemmas and theorem hold; the run is the same"),
     }
-    for name, (kind, meaning) in places.items():
+    for name, (kind, meaning) in beside.items():
         option = typer.Option(flag(name), help=meaning, show_default=False)
         parameters.append(parameter(name, Annotated[kind | None, option]))
     run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -68,15 +81,19 @@ def parameter(name: str, annotation: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def execute(
-    given: dict[str, Any], data_dir: Path | None, device: str | None, out: Path | None, diagnose: bool | None
-) -> None:
-    """Everything is checked before the first step: names, values, data, the place for the record."""
-    console = Console()
-    config, from_preset = resolve(given, method(given.get("model", RunConfig.model)).settings)
-    where = choose(device or "auto")
-    folder = out or Path("runs") / f"{slug(config.dataset)}-{config.model}-seed{config.seed}-{moment()}"
-    with claimed_folder(folder):
+@dataclass
+class Run:
+    """One seed: its settings, the folder that it leaves its record in, and that record once it has been learnt."""
+
+    config: RunConfig
+    folder: Path
+    record: RunRecord | None = None
+
+    def learn(
+        self, data_dir: Path | None, device: torch.device, diagnosis: Diagnosis | None, *watchers: Watcher
+    ) -> None:
+        """Learn the stream in this seed's order and write the record, and the memory of a method that has one."""
+        config = self.config
         stream = open_stream(
             config.dataset,
             data_dir=data_dir,
@@ -86,34 +103,91 @@ def execute(
             samples_per_task=config.samples_per_task,
             class_order=config.class_order,
         )
-        learner = build(config, stream, where)
-        memory = getattr(learner, "memory", None)  # methods without one have nothing to open
-        if memory is not None and (folder / FILE).exists():
-            raise OutputError(f"{folder / FILE} is there already; choose another --out or remove it")
+        learner = build(config, stream, device)
+        record = run(
+            stream,
+            learner,
+            batch_size=config.batch_size,
+            n_epochs=config.n_epochs,
+            watchers=[*watchers, *([diagnosis] if diagnosis else [])],
+            config=config.as_dict(),
+        )
+        # kept before it is written: should the disk be full by now, the figures still come to the screen
+        self.record = replace(record, diagnosis=diagnosis.found()) if diagnosis else record
+        self.record.save(self.folder)
+        if has_memory(config):
+            learner.memory.save(self.folder / FILE)  # type: ignore[attr-defined]
+
+
+def execute(
+    given: dict[str, Any],
+    seeds: str | None,
+    data_dir: Path | None,
+    device: str | None,
+    out: Path | None,
+    diagnose: bool | None,
+) -> None:
+    """Names, values and the places for all records are checked first; a seed that fails does not cost the others."""
+    console = Console()
+    config, from_preset = resolve(given, method(given.get("model", RunConfig.model)).settings)
+    if seeds is not None and "seed" in given:
+        raise ConfigError("--seed and --seeds exclude each other; give one of them")
+    if seeds is not None and diagnose:
+        raise ConfigError("--diagnose takes one seed; give --seed instead of --seeds")
+    numbers = (config.seed,) if seeds is None else parse(seeds)
+    where = choose(device or "auto")
+    named = f"seed{config.seed}" if seeds is None else f"seeds{seeds.replace(' ', '')}"
+    folder = out or Path("runs") / f"{slug(config.dataset)}-{config.model}-{named}-{moment()}"
+    runs = [Run(replace(config, seed=seed), folder if seeds is None else folder / f"seed{seed}") for seed in numbers]
+    diagnosis = Diagnosis() if diagnose else None
+    with ExitStack() as claimed:
+        for each in runs:
+            claimed.enter_context(claimed_folder(each.folder))
+            if has_memory(config) and (each.folder / FILE).exists():
+                raise OutputError(f"{each.folder / FILE} is there already; choose another --out or remove it")
         if from_preset:
             shown = ", ".join(f"{flag(name)} {value}" for name, value in from_preset.items())
             console.print(f"preset for {config.dataset}: {shown}", highlight=False)
-        diagnosis = Diagnosis() if diagnose else None
-        with Bar(console, config.model) as bar:
-            record = run(
-                stream,
-                learner,
-                batch_size=config.batch_size,
-                n_epochs=config.n_epochs,
-                watchers=[bar, diagnosis] if diagnosis else [bar],
-                config=config.as_dict(),
-            )
-        # shown before it is written: should the disk be full by now, the figures are still on the screen
-        console.print(summary({config.model: record}, f"{stream.name}, seed {config.seed}"))
-        if diagnosis:
-            record = replace(record, diagnosis=diagnosis.found())
-            console.print(claims(diagnosis.found()))
-        path = record.save(folder)
-        if memory is not None:
-            memory.save(folder / FILE)
-    console.print(f"record: {path}", highlight=False)
-    if memory is not None:
-        console.print(f"memory: {folder / FILE}", highlight=False)
+        with live(console) as progress:
+            jobs = []
+            for each in runs:
+                bar = Bar(progress, config.model if seeds is None else f"{config.model}, seed {each.config.seed}")
+                jobs.append(partial(each.learn, data_dir, where, diagnosis, bar))
+            failures = attempt_all(jobs, where)
+        show(console, runs, seeds)
+        failed = {each.config.seed: failure for each, failure in zip(runs, failures, strict=True) if failure}
+        if failed and seeds is not None:
+            console.print(f"failed: seed {', '.join(map(str, failed))}", highlight=False)
+        for failure in failed.values():
+            raise failure  # the first; what else went wrong is most likely the same
+    if seeds is None:
+        console.print(f"record: {folder / RECORD}", highlight=False)
+        if has_memory(config):
+            console.print(f"memory: {folder / FILE}", highlight=False)
+    else:
+        console.print(f"records: {folder}", highlight=False)
+
+
+def has_memory(config: RunConfig) -> bool:
+    """Whether the method keeps an episodic memory; without one there is nothing to write."""
+    return hasattr(method(config.model), "memory")
+
+
+def show(console: Console, runs: Sequence[Run], seeds: str | None) -> None:
+    """A table of what has been learnt; of several seeds also their mean."""
+    records = [each.record for each in runs if each.record]
+    if not records:
+        return
+    model, stream = records[0].config["model"], records[0].fingerprint["stream"]
+    if seeds is None:
+        console.print(summary({model: records[0]}, f"{stream}, seed {records[0].config['seed']}"))
+        if records[0].diagnosis is not None:
+            console.print(claims(records[0].diagnosis))
+        return
+    console.print(summary({str(record.config["seed"]): record for record in records}, f"{stream}, {model}", "seed"))
+    row = Row(model, tuple(records))
+    acc, bwt = spread(row.figures("acc")), spread(row.figures("bwt"), "+")
+    console.print(f"mean ± standard deviation over seeds: ACC {acc} %, BWT {bwt}", highlight=False)
 
 
 def moment() -> str:

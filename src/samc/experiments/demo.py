@@ -83,7 +83,6 @@ def demo(
     stream = split_synthetic(seed)
     records, witness = {}, Witness()
     for name, config in configs.items():
-        with watcher(name) as each:
-            watchers = [each, *([witness] if name == "samc" else [])]
-            records[name] = run(stream, build(config, stream, device), watchers=watchers, config=config.as_dict())
+        watchers = [watcher(name), *([witness] if name == "samc" else [])]
+        records[name] = run(stream, build(config, stream, device), watchers=watchers, config=config.as_dict())
     return records, witness.remembered(per_task=3)

@@ -16,6 +16,9 @@ from samc.gradients.statistics import Found, Statistics
 
 Result = TypeVar("Result")
 
+STARTING = threading.Lock()
+# threads that ask for the pool at once shall get the same one
+
 
 class Apart:
     """Layers as torch has them, but that batch norm hands its statistics over instead of moving the common ones."""
@@ -56,7 +59,9 @@ def in_parallel(jobs: Sequence[Callable[[], Result]]) -> list[Result]:
     cores = torch.get_num_threads()
     if cores == 1 or len(jobs) == 1:
         return [job() for job in jobs]
-    return list(pool(cores).map(lambda job: job(), jobs))
+    with STARTING:
+        threads = pool(cores)
+    return list(threads.map(lambda job: job(), jobs))
 
 
 @cache

@@ -1,6 +1,7 @@
 """Compiling the kernels that a network needs, all at once: each takes half a second, and cores are idle meanwhile."""
 
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -12,6 +13,9 @@ from torch.nn import functional as F
 
 if TYPE_CHECKING:
     from samc.gradients.fold import Folding
+
+COMPILING = threading.Lock()
+# networks that start in several threads need the same kernels: the first compiles them, the others find them
 
 
 class Survey:
@@ -42,7 +46,10 @@ def warm_up(folding: "Folding", shape: tuple[int, ...], kind: torch.dtype, devic
         jobs += convolution_jobs(folding, layer, image.to(kind), weights[layer], starts)
     for norm, image in survey.normalisations.values():
         jobs.append(partial(normalisation_job, folding, norm, image.to(kind), starts))
-    with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1)) as pool:
+    # on the caller's stream: on another one, kernels would not wait until what they read has been written
+    start, stream = torch.cuda.set_stream, torch.cuda.current_stream(device)
+    workers = min(len(jobs), os.cpu_count() or 1)
+    with COMPILING, ThreadPoolExecutor(workers, initializer=start, initargs=(stream,)) as pool:
         for done in [pool.submit(job) for job in jobs]:
             done.result()
 

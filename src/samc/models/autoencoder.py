@@ -5,6 +5,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from samc.models.start import seeded
+
 WIDTHS = (8, 16, 32)
 STRIDE = 2 ** len(WIDTHS)
 
@@ -19,8 +21,7 @@ class InpaintingAutoencoder(nn.Module):
     def __init__(self, channels: int = 3, *, residual: bool = False, seed: int = 0):
         super().__init__()
         self.residual = residual
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+        with seeded(seed):
             down: list[nn.Module] = []
             for width_in, width in zip((channels, *WIDTHS), WIDTHS, strict=False):
                 down += [nn.Conv2d(width_in, width, 4, 2, 1), nn.BatchNorm2d(width), nn.LeakyReLU(0.2)]

@@ -1,11 +1,11 @@
 """The energy network of EBM: the reduced ResNet-18, whose features a class opens or closes before they are weighed."""
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from samc.models.resnet import WIDTHS, ReducedResNet18, as_index
+from samc.models.start import seeded
 
 HIDDEN = 1024
 # as in the authors' network for CIFAR-10
@@ -20,8 +20,7 @@ class EnergyNetwork(ReducedResNet18):
 
     def __init__(self, num_classes: int, channels: int = 3, seed: int = 0):
         super().__init__(num_classes, channels, seed)
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+        with seeded(seed):
             self.hidden = nn.Linear(WIDTHS[-1], HIDDEN)
             self.embedding = nn.Embedding(num_classes, HIDDEN)
             self.linear = nn.Linear(HIDDEN, 1)

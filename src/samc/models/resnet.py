@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from samc.errors import ConfigError
 from samc.models.layers import PLAIN, Layers
+from samc.models.start import seeded
 
 WIDTHS = (20, 40, 80, 160)
 
@@ -49,9 +50,7 @@ class ReducedResNet18(nn.Module):
 
     def __init__(self, num_classes: int, channels: int = 3, seed: int = 0):
         super().__init__()
-        # the global random state is borrowed for torch's own initialisation and given back as it was
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+        with seeded(seed):
             blocks: list[nn.Module] = []
             for width_in, width, stride in zip((WIDTHS[0], *WIDTHS), WIDTHS, (1, 2, 2, 2), strict=False):
                 blocks += [Block(width_in, width, stride), Block(width, width, 1)]

@@ -6,14 +6,18 @@ from rich.table import Table
 
 from samc.record import RunRecord
 
-COLUMNS = ("method", "ACC %", "BWT", "FWT", "bytes of memory", "images", "bytes beside", "seconds")
+COLUMNS = ("ACC %", "BWT", "FWT", "bytes of memory", "images", "bytes beside", "seconds")
 
 
-def summary(records: Mapping[str, RunRecord], title: str) -> Table:
-    """One row a run: accuracies in percent, transfers in points; beside memory stands what else is kept."""
+def summary(records: Mapping[str, RunRecord], title: str, differing: str = "method") -> Table:
+    """One row a run, by what the runs differ in: accuracies in percent, transfers in points.
+
+    Beside memory stands what else is kept.
+    """
     table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column(differing)
     for name in COLUMNS:
-        table.add_column(name, justify="left" if name == "method" else "right")
+        table.add_column(name, justify="right")
     for name, record in records.items():
         table.add_row(
             name,
