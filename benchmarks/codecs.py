@@ -13,7 +13,6 @@ import torch
 from torch.nn import functional as F
 
 from samc.device import choose
-from samc.gradients import Batch
 from samc.learners.rehearsal import as_array, as_bytes
 from samc.learners.samc import SAMC
 from samc.memory import EpisodicMemory, Selection, budget_of, parse, select
@@ -84,7 +83,7 @@ def main(data_dir: Path | None) -> None:
     last = stream.tasks[-1]
     parts = [learner.admit(x, y, last.id) for x, y in last.batches(500)]
     maps = np.concatenate([maps_as_bytes(coarse_cam(learner.model, x, y, last.id)).cpu().numpy() for x, y in parts])
-    images = np.concatenate([as_bytes(Batch(x, y, last.id).x) for x, y in parts])
+    images = np.concatenate([as_bytes(x) for x, y in parts])
     labels = np.concatenate([as_array(y) for _, y in parts])
     flat = float((maps.reshape(len(maps), -1).max(1) == 0).mean())
     print(f"{len(images)} images of task {TASKS}, {flat:.1%} with a map of zeros\n")

@@ -58,5 +58,5 @@ def parse_constraints(text: str) -> tuple[bool, float]:
     if text in ("all", "mean"):
         return text == "mean", math.inf
     if kind == "sampled" and number.isdecimal() and int(number) > 0:
-        return False, int(number)
+        return False, float(number)
     raise ConfigError(f"constraints are all, mean, or sampled:K with K from 1; got {text!r}")

@@ -1,0 +1,181 @@
+"""What all benchmarks share: options, images, learners with full memories, timing in rounds, and results.
+
+What a script compares runs interleaved in one process; medians are compared. A result is a small JSON file in
+benchmarks/results, from which table.py makes its table.
+"""
+
+import argparse
+import json
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from samc.device import choose
+from samc.files import write_whole
+from samc.gradients import Batch
+from samc.learners import LEARNERS, NetworkLearner
+from samc.learners.rehearsal import RehearsalLearner, as_array, as_bytes
+from samc.learners.samc import SAMC
+from samc.memory import whole
+from samc.models import ReducedResNet18
+from samc.record import describe_device, versions
+
+RESULTS = Path(__file__).parent / "results"
+BATCH, SIDE, CLASSES = 10, 32, 5
+# images a step, pixels a side, classes a task: those of Split CIFAR-100
+LR = 0.01
+MEMORY_BATCHES = 8
+# so many batches fill any memory that keeps only a part of each image
+Row = dict[str, Any]
+
+
+def options(description: str | None, arguments: list[str] | None, *more: str) -> argparse.Namespace:
+    """The options of every script; `more` names those with a value that only one has. `device` is made ready."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, for trying; kept only with --results")
+    parser.add_argument("--results", type=Path, help="folder for the JSON file")
+    for name in more:
+        parser.add_argument(name)
+    found = parser.parse_args(arguments)
+    found.device = choose(found.device)
+    return found
+
+
+def batch(task: int, seed: int, count: int = BATCH, side: int = SIDE) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random images of a task, uint8, and their labels."""
+    random = torch.Generator().manual_seed(1000 * task + seed)
+    x = torch.randint(0, 256, (count, 3, side, side), generator=random, dtype=torch.uint8)
+    return x, torch.arange(count) % CLASSES + CLASSES * task
+
+
+def dense(task: int, seed: int, device: torch.device, count: int = BATCH, side: int = SIDE) -> Batch:
+    """The same as the network takes them."""
+    x, y = batch(task, seed, count, side)
+    return Batch(x.to(device).float() / 255, y.to(device), task)
+
+
+def task_classes(tasks: int) -> list[range]:
+    return [range(CLASSES * task, CLASSES * (task + 1)) for task in range(tasks)]
+
+
+def network(tasks: int, device: torch.device) -> ReducedResNet18:
+    """The network that a learner of so many tasks starts from, laid out as torch does."""
+    model = ReducedResNet18(CLASSES * tasks).to(device)
+    for task, classes in enumerate(task_classes(tasks)):
+        model.assign(task, classes)
+    return model
+
+
+def learner(
+    name: str, past: int, device: torch.device, side: int = SIDE, heads: int | None = None, **settings: Any
+) -> NetworkLearner:
+    """A method with so many past tasks and a full memory of each, without the cost of learning them.
+
+    `heads` are the tasks that the network is made for; one more than are past, unless it is to be the same for several.
+    """
+    shape, classes = (3, side, side), task_classes(heads or past + 1)
+    made = LEARNERS[name](CLASSES * len(classes), shape, task_classes=classes, lr=LR, device=device, **settings)
+    if isinstance(made, RehearsalLearner):
+        random = torch.Generator().manual_seed(0)
+        for task in range(past):
+            for seed in range(MEMORY_BATCHES if isinstance(made, SAMC) else 1):
+                x, y = batch(task, seed, BATCH, side)
+                kept = whole(BATCH, side, side)
+                if isinstance(made, SAMC):
+                    # maps of noise keep about as many pixels as those of a network that has learnt: a sixth
+                    maps = torch.randint(0, 256, (BATCH, side // 8, side // 8), generator=random, dtype=torch.uint8)
+                    kept, _ = made.salient(maps.numpy())
+                made.store.add(task, as_bytes(x), kept, as_array(y))
+    return made
+
+
+def steps(observe: Callable[..., Any], task: int, side: int = SIDE) -> Callable[[], Any]:
+    """One online step a call, each with other images than the last."""
+    batches = cycle([batch(task, seed, BATCH, side) for seed in range(16)])
+    return lambda: observe(*next(batches), task)
+
+
+def rounds(cases: Mapping[str, Callable[[], Any]], device: torch.device, quick: bool) -> dict[str, float]:
+    """Median seconds of a call of each case; a round calls all, every second one in reverse order."""
+    # several calls between two looks at a GPU's clock, since a training loop does not wait after each step either
+    count, calls = (2 if quick else 15), (10 if device.type == "cuda" and not quick else 1)
+    for case in cases.values():
+        for _ in range(4 if device.type == "cuda" else 1):  # kernels are compiled and graphs recorded before it counts
+            case()
+    spent: dict[str, list[float]] = {name: [] for name in cases}
+    for number in range(count):
+        for name in reversed(cases) if number % 2 else cases:
+            spent[name].append(seconds(cases[name], device, calls))
+    return {name: statistics.median(each) for name, each in spent.items()}
+
+
+def seconds(function: Callable[[], Any], device: torch.device, calls: int) -> float:
+    """Of one call on the mean over several; the device is idle before and after."""
+    synchronise(device)
+    start = time.perf_counter()
+    for _ in range(calls):
+        function()
+    synchronise(device)
+    return (time.perf_counter() - start) / calls
+
+
+def synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+@contextmanager
+def as_torch_comes() -> Iterator[None]:
+    """Torch's own switches, under which public implementations run; ours are those of samc.device."""
+    tf32, repeatable = torch.backends.cudnn.allow_tf32, torch.are_deterministic_algorithms_enabled()
+    torch.backends.cudnn.allow_tf32 = True
+    torch.use_deterministic_algorithms(False)
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = tf32
+        torch.use_deterministic_algorithms(repeatable)
+
+
+def process_bytes(name: str) -> int:
+    """What the system says of this process's memory: VmRSS is what is resident, VmHWM the most that ever was."""
+    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), flags=re.M)
+    if found is None:
+        raise SystemExit(f"this system does not say {name} in /proc/self/status")
+    return 1024 * int(found[1])
+
+
+def report(script: str, claim: str, rows: list[Row], found: str, options: argparse.Namespace) -> None:
+    """Print the rows and what they come to, and write both down; a quick try only where a folder is named."""
+    print(f"{claim}\n\n{markdown(rows)}\n\n{found}", flush=True)
+    if options.quick and options.results is None:
+        return
+    device = describe_device(options.device)
+    content = {"claim": claim, "found": found, "rows": rows, "device": device, "versions": versions(),
+               "threads": torch.get_num_threads(), "quick": options.quick}  # fmt: skip
+    where = "cpu" if options.device.type == "cpu" else re.sub(r"[^a-z0-9]+", "-", device["name"].lower()).strip("-")
+    path = (options.results or RESULTS) / f"{Path(script).stem.replace('_', '-')}-{where}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode(), replace=True)
+
+
+def markdown(rows: list[Row]) -> str:
+    """A table whose columns are those of the first row."""
+    lines = ["| " + " | ".join(rows[0]) + " |", "|---" * len(rows[0]) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(map(cell, row.values())) + " |" for row in rows)])
+
+
+def cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

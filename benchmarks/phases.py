@@ -1,0 +1,74 @@
+"""What SAMC adds to GEM, by phase of one run: choosing, encoding and completing, as shares of the rest of it.
+
+On the embedded stream, or with --data on Split CIFAR-100 as the paper has it. The rest is the same run without these
+phases: with its tests, and without them, which is the stricter measure. On a GPU selection and encoding are the host's
+time, most of which passes while the device is busy; so the shares are the most that it can be.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from common import options, report
+from samc import run
+from samc.config import resolve
+from samc.learners import build, method
+from samc.record import RunRecord
+from samc.streams import open_stream
+
+PHASES = ("saliency", "selection", "encoding", "completion")
+LEARNT = "autoencoder"
+# stands apart: training it is no part of a step
+TASKS = 5
+CLAIM = "SAMC's own phases cost little beside the gradients that GEM needs as well."
+
+
+def learnt(data: Path | None, device: torch.device, steps: int, **cut: Any) -> RunRecord:
+    """A run of SAMC with GEM's replay; `steps` are the autoencoder's, `cut` is how much of the stream it sees."""
+    name, preset = ("split-cifar100", "paper") if data else ("split-synthetic", "auto")
+    settings = {"model": "samc", "dataset": name, "preset": preset, "replay": "gem", "autoencoder_steps": steps}
+    config, _ = resolve(settings, method("samc").settings)
+    stream = open_stream(name, data_dir=data, **cut)
+    return run(stream, build(config, stream, device), config=config.as_dict())
+
+
+def main(arguments: list[str] | None = None) -> None:
+    given = options(__doc__, arguments, "--data", "--tasks")
+    data = Path(given.data) if given.data else None
+    little = {"n_tasks": 2, "samples_per_task": 20}
+    # kernels are compiled and libraries wake up before it counts; painting few pictures makes a try quick
+    record = learnt(data, given.device, 2, **little, **({} if data else {"train_per_class": 5, "test_per_class": 2}))
+    if not given.quick:
+        record = learnt(data, given.device, 100, n_tasks=int(given.tasks or TASKS))
+    spent = record.seconds
+    own = {name: spent[name] for name in (*PHASES, LEARNT) if name in spent}
+    own["all but autoencoder"] = sum(own.get(name, 0.0) for name in PHASES)
+    without = spent["total"] - own["all but autoencoder"] - own[LEARNT]
+    learning = without - spent["evaluation"]
+    rows = [
+        {
+            "phase": name,
+            "seconds": value,
+            "% of learning without them": 100 * value / learning,
+            "% of the run without them": 100 * value / without,
+        }
+        for name, value in own.items()
+    ]
+    rows.append({
+        "phase": "learning without them",
+        "seconds": learning,
+        "% of learning without them": 100.0,
+        "% of the run without them": 100 * learning / without,
+    })  # fmt: skip
+    stream, tasks = record.fingerprint["stream"], len(record.first_task_curve)
+    shares = {row["phase"]: row["% of learning without them"] for row in rows}
+    found = (
+        f"On the first {tasks} tasks of {stream} they add {shares['all but autoencoder']:.1f} % to learning, "
+        f"and the autoencoder {shares[LEARNT]:.1f} %."
+    )
+    report(__file__, CLAIM, rows, found, given)
+
+
+if __name__ == "__main__":
+    main()

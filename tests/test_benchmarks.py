@@ -1,0 +1,51 @@
+"""Benchmarks run, and leave figures that are numbers; how large they are is not tested here."""
+
+import importlib
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """A benchmark as a module, found beside the others as when it is called."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module
+
+
+@pytest.mark.parametrize("name", ["against_loop", "past_tasks", "phases", "leak"])
+def test_a_quick_try_leaves_finite_figures(name, script, tmp_path, capsys):
+    script(name).main(["--quick", "--device", "cpu", "--results", str(tmp_path)])
+    (path,) = tmp_path.glob("*.json")
+    assert path.name == f"{name.replace('_', '-')}-cpu.json"
+    result = json.loads(path.read_text())
+    assert set(result) == {"claim", "found", "rows", "device", "versions", "threads", "quick"}
+    assert result["quick"]
+    numbers = [value for row in result["rows"] for value in row.values() if not isinstance(value, str)]
+    assert len(numbers) >= 3
+    assert all(math.isfinite(number) and number > 0 for number in numbers)
+    if name == "against_loop":  # what is compared computes the same
+        assert result["rows"][0]["first step apart"] < 1e-3
+    script("table").main(["--results", str(tmp_path), "--rows"])
+    printed = capsys.readouterr().out
+    assert result["claim"] in printed
+    assert path.name in printed
+
+
+def test_a_quick_try_is_not_taken_for_a_result(script, capsys):
+    before = sorted((FOLDER / "results").iterdir())
+    script("leak").main(["--quick", "--device", "cpu"])
+    assert sorted((FOLDER / "results").iterdir()) == before
+    assert "| memory |" in capsys.readouterr().out
+
+
+def test_without_avalanche_one_line_says_so(script, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "avalanche", None)
+    script("against_avalanche").main(["--quick", "--device", "cpu", "--results", str(tmp_path)])
+    assert "pip install avalanche-lib" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
