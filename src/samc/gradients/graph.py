@@ -77,6 +77,3 @@ class Recorder:
         OWN.stream = OWN.stream or torch.cuda.Stream()
         with RECORDING, torch.cuda.graph(found.graph, stream=OWN.stream, capture_error_mode="thread_local"):
             found.outputs = function(*found.inputs)
-
-    def forget(self) -> None:
-        self.recordings.clear()
