@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int64, UInt8
@@ -16,23 +16,29 @@ Target = Literal["label", "predicted"]
 class Explainable(Protocol):
     """What Grad-CAM needs of a model: feature maps, and a head that scores a task's classes from them."""
 
-    def features(self, x: Tensor) -> Tensor: ...
+    def features(self, x: Tensor, **layers: Any) -> Tensor: ...
     def head(self, features: Tensor, task: int) -> Tensor: ...
     def local(self, y: Tensor, task: int) -> Tensor: ...
 
 
 def coarse_cam(
-    model: nn.Module, x: Float[Tensor, "b c h w"], y: Int64[Tensor, "b"], task: int, target: Target = "label"
+    model: nn.Module,
+    x: Float[Tensor, "b c h w"],
+    y: Int64[Tensor, "b"],
+    task: int,
+    target: Target = "label",
+    **layers: Any,
 ) -> Float[Tensor, "b i j"]:
     """The map at the network's own resolution, not yet scaled.
 
     The class explained is the label (the paper's Eq. 5) or what the model predicts (the authors' code).
+    `layers` may change how the network treats a batch, as long as it stays on running statistics.
     The model is borrowed in eval mode and returned as found: mode, batch-norm statistics and `.grad` untouched.
     """
     explained: Explainable = model  # type: ignore[assignment]
     with eval_mode(model):
         with torch.no_grad():
-            features = explained.features(x)
+            features = explained.features(x, **layers)
         # only the head is differentiated: Grad-CAM asks how the score depends on the features, not on the pixels
         with torch.enable_grad():
             features.requires_grad_()

@@ -1,6 +1,9 @@
 """Rules that fill dropped pixels without learning anything: zeros, and OpenCV's two inpainters."""
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import cv2
 import numpy as np
@@ -36,15 +39,25 @@ def navier_stokes(
 
 def inpainted(images: np.ndarray, masks: np.ndarray, method: int) -> np.ndarray:
     filled = zero(images, masks)
-    for index, mask in enumerate(masks):
+
+    def fill(index: int) -> None:
+        mask = masks[index]
         # with nothing dropped there is nothing to do, and with nothing kept OpenCV has nothing to start from
         if mask.all() or not mask.any():
-            continue
+            return
         # OpenCV takes one channel or three, channels last; its result differs from the input only where dropped
         picture = np.ascontiguousarray(filled[index].transpose(1, 2, 0))
         painted = cv2.inpaint(picture, (~mask).astype(np.uint8), RADIUS, method)
         filled[index] = painted.reshape(picture.shape).transpose(2, 0, 1)
+
+    for _ in pool().map(fill, range(len(masks))):  # OpenCV paints one image on one core
+        pass
     return filled
+
+
+@cache
+def pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), "inpainting")
 
 
 RULES: dict[str, Rule] = {"zero": zero, "telea": telea, "navier-stokes": navier_stokes}

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from samc.errors import unknown
 from samc.gradients import cores
 from samc.gradients.flat import Batch, gradient
-from samc.gradients.fold import PRECISIONS, Folding
+from samc.gradients.fold import PRECISIONS, Folding, Steady
 from samc.gradients.graph import Recorder
 from samc.gradients.statistics import Running
 
@@ -77,6 +77,10 @@ class Engine:
         function = partial(self.folded_together, sizes)
         rows, losses = self.recorder(("many", sizes), function, *self.past, *self.joined([batch]))
         return rows, losses[-1].clone()
+
+    def looking(self) -> dict[str, Any]:
+        """How a network in eval mode is to treat a batch, so that it is quick on this device."""
+        return {} if self.folding is None else {"layers": Steady(self.folding)}
 
     def joined(self, batches: Sequence[Batch]) -> tuple[Tensor, Tensor, Tensor]:
         """Images, labels, and among which classes each image's is."""

@@ -62,6 +62,22 @@ class Fold:
         self.rows[:, self.folding.places[parameter]] = gradients
 
 
+class Steady:
+    """Layers on running statistics, with the same kernels: for looking at images, not for learning from them."""
+
+    def __init__(self, folding: "Folding"):
+        self.convolution, self.weights = folding.convolution, folding.weights(torch.float32)
+
+    def convolve(self, layer: nn.Conv2d, x: Tensor) -> Tensor:
+        x = x.contiguous(memory_format=torch.channels_last)
+        return self.convolution.convolve(x, self.weights[layer], *strides(layer))
+
+    def normalise(self, layer: nn.BatchNorm2d, x: Tensor, beside: Tensor | None = None, rectify: bool = True) -> Tensor:
+        y = layer(x)
+        y = y if beside is None else y.add_(beside)
+        return y.relu_() if rectify else y
+
+
 class Convolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, spark: Tensor, layer: nn.Conv2d, fold: Fold) -> Tensor:

@@ -102,7 +102,7 @@ class SAMC(GEM):
             return fetched(*self.engine.recorder(key, explain, batch.x, batch.y))
 
     def explain(self, task: int, x: Tensor, y: Tensor) -> tuple[UInt8[Tensor, "b i j"]]:
-        return (as_levels(coarse_cam(self.model, x, y, task, self.saliency_target)),)
+        return (as_levels(coarse_cam(self.model, x, y, task, self.saliency_target, **self.engine.looking())),)
 
     def keep(self, x: Tensor, y: Tensor, task: int, maps: UInt8[np.ndarray, "b i j"]) -> Selection:
         with self.clock.on_host("encoding"):
