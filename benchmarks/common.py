@@ -106,7 +106,7 @@ def steps(observe: Callable[..., Any], task: int, side: int = SIDE) -> Callable[
 def rounds(cases: Mapping[str, Callable[[], Any]], device: torch.device, quick: bool) -> dict[str, float]:
     """Median seconds of a call of each case; a round calls all, every second one in reverse order."""
     # several calls between two looks at a GPU's clock, since a training loop does not wait after each step either
-    count, calls = (2 if quick else 15), (10 if device.type == "cuda" and not quick else 1)
+    count, calls = (2 if quick else 7), (3 if device.type == "cuda" and not quick else 1)
     for case in cases.values():
         for _ in range(4 if device.type == "cuda" else 1):  # kernels are compiled and graphs recorded before it counts
             case()

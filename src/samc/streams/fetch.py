@@ -57,7 +57,7 @@ def default_data_dir() -> Path:
 
 def data_folder(asked: Path | None) -> Path:
     """The folder that was asked for, or the usual one."""
-    return asked.expanduser() if asked else default_data_dir()
+    return Path(asked).expanduser() if asked else default_data_dir()
 
 
 def silent(done: int, total: int | None) -> None:
