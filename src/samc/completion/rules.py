@@ -12,6 +12,7 @@ from jaxtyping import Bool, UInt8
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
 # images uint8 (b, c, h, w) and masks bool (b, h, w), True where kept -> images with the rest filled
 
+CORES = os.cpu_count() or 1
 RADIUS = 3
 # pixels around a dropped one that the inpainters look at; the authors' value
 
@@ -38,26 +39,27 @@ def navier_stokes(
 
 
 def inpainted(images: np.ndarray, masks: np.ndarray, method: int) -> np.ndarray:
-    filled = zero(images, masks)
+    # OpenCV takes one channel or three, channels last; its result differs from the input only where dropped
+    pictures = np.ascontiguousarray(zero(images, masks).transpose(0, 2, 3, 1))
+    holes = (~masks).astype(np.uint8)
+    # with nothing dropped there is nothing to do, and with nothing kept OpenCV has nothing to start from
+    share = masks.mean((1, 2))
+    wanted = np.flatnonzero((share > 0) & (share < 1))
 
-    def fill(index: int) -> None:
-        mask = masks[index]
-        # with nothing dropped there is nothing to do, and with nothing kept OpenCV has nothing to start from
-        if mask.all() or not mask.any():
-            return
-        # OpenCV takes one channel or three, channels last; its result differs from the input only where dropped
-        picture = np.ascontiguousarray(filled[index].transpose(1, 2, 0))
-        painted = cv2.inpaint(picture, (~mask).astype(np.uint8), RADIUS, method)
-        filled[index] = painted.reshape(picture.shape).transpose(2, 0, 1)
+    def fill(rows: np.ndarray) -> None:
+        for row in rows:
+            painted = cv2.inpaint(pictures[row], holes[row], RADIUS, method)
+            pictures[row] = painted.reshape(pictures[row].shape)
 
-    for _ in pool().map(fill, range(len(masks))):  # OpenCV paints one image on one core
+    # an image is painted on one core, and most of them are small: each thread gets a part of all of them
+    for _ in pool().map(fill, np.array_split(wanted, min(len(wanted), CORES) or 1)):
         pass
-    return filled
+    return np.ascontiguousarray(pictures.transpose(0, 3, 1, 2))
 
 
 @cache
 def pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count(), "inpainting")
+    return ThreadPoolExecutor(CORES, "inpainting")
 
 
 RULES: dict[str, Rule] = {"zero": zero, "telea": telea, "navier-stokes": navier_stokes}

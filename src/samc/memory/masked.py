@@ -117,6 +117,10 @@ class Coordinates(Masked):
         mask[rows, columns] = True
         return mask, count * self.pixel_bytes
 
+    def parts(self, blob: bytes) -> dict[str, int]:
+        positions = len(blob) // (self.pixel_bytes + self.image_shape[0]) * self.pixel_bytes
+        return {"positions": positions, "colours": len(blob) - positions}
+
 
 class Bitmask(Masked):
     """One bit a pixel, kept or not."""

@@ -1,6 +1,7 @@
 """Which pixels are kept: a small map of bytes and a cut, from which every machine makes exactly the same mask."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from jaxtyping import Bool, Float, Int64, UInt8, UInt16
@@ -50,15 +51,18 @@ def select(
             levels[row] = stretched(maps[row : row + 1], height, width)[0]
         ordered = np.sort(levels[row], axis=None)[::-1]
         cuts[row] = ordered[most] if most < len(ordered) else 0
-    return Selection(maps, cuts, masks_of(maps, cuts, height, width)), bent
+    return Selection(maps, cuts, above(levels, cuts)), bent
 
 
 def masks_of(
     maps: UInt8[np.ndarray, "b i j"], cuts: UInt16[np.ndarray, "b"], height: int, width: int
 ) -> Bool[np.ndarray, "b h w"]:
     """The masks, from maps and cuts alone."""
-    above = stretched(maps, height, width) > cuts[:, None, None]
-    return above | (cuts == WHOLE)[:, None, None]
+    return above(stretched(maps, height, width), cuts)
+
+
+def above(levels: Int64[np.ndarray, "b h w"], cuts: UInt16[np.ndarray, "b"]) -> Bool[np.ndarray, "b h w"]:
+    return (levels > cuts[:, None, None]) | (cuts == WHOLE)[:, None, None]
 
 
 def stretched(maps: UInt8[np.ndarray, "b i j"], height: int, width: int) -> Int64[np.ndarray, "b h w"]:
@@ -70,6 +74,7 @@ def stretched(maps: UInt8[np.ndarray, "b i j"], height: int, width: int) -> Int6
     return (fine - low).astype(np.int64) * STEPS // np.maximum(spread, 1)
 
 
+@cache
 def weights(size: int, coarse: int) -> Float[np.ndarray, "size coarse"]:
     """Bilinear interpolation along one axis, pixel centres aligned, in whole numbers: rows add up to twice the size."""
     rows = np.arange(size)
