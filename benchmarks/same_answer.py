@@ -1,7 +1,7 @@
 """Does the engine learn what a plain loop learns: ACC on the embedded stream with each, over seeds.
 
-Both compute the same gradients; they round otherwise, and a ReLU that flips makes another run of it. What counts is that
-the two differ less than seeds do.
+Both compute the same gradients; they round otherwise, and a ReLU that flips makes another run of it. What counts is
+that the two differ less than seeds do.
 """
 
 import statistics

@@ -224,7 +224,7 @@ def test_work_in_parallel_keeps_its_order_and_its_errors():
     torch.set_num_threads(2)
     try:
         assert in_parallel([lambda number=number: number**2 for number in range(9)]) == [n**2 for n in range(9)]
-        assert set(in_parallel([torch.get_num_threads] * 4)) == {1}
+        assert in_parallel([torch.get_num_threads] * 5) == [1, 1, 1, 1, 2]  # what is left over gets all cores
         assert torch.get_num_threads() == 2
         with pytest.raises(ZeroDivisionError):
             in_parallel([lambda: 1 // 1, lambda: 1 // 0])

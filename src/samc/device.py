@@ -1,5 +1,6 @@
 """Which device to learn on, and the switches that make it repeat itself."""
 
+import ctypes
 import os
 
 import torch
@@ -14,6 +15,7 @@ def choose(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise ConfigError("--device cuda: torch sees no CUDA device here; use --device cpu, or a CUDA build of torch")
     if name == "cpu" or not torch.cuda.is_available():
+        keep_heap()
         return torch.device("cpu")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts, which is after this
     torch.backends.cudnn.benchmark = False
@@ -22,3 +24,14 @@ def choose(name: str) -> torch.device:
     # everything that is read has been written, and writing it twice takes time
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     return torch.device("cuda")
+
+
+def keep_heap() -> None:
+    """Let freed memory stay with the process: the next step needs as much again, and fresh pages cost time."""
+    try:
+        tune = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):  # not glibc: its habits are not known
+        return
+    trim_threshold, top_pad, mmap_threshold = -1, -2, -3
+    for setting, value in ((mmap_threshold, 1 << 30), (trim_threshold, 1 << 30), (top_pad, 1 << 26)):
+        tune(setting, value)

@@ -55,13 +55,19 @@ def one(model: nn.Module, group: Sequence[Batch], row: list[Tensor], precision: 
 
 
 def in_parallel(jobs: Sequence[Callable[[], Result]]) -> list[Result]:
-    """The results in order; as many at a time as torch may use cores. An error in one of them is raised here."""
+    """The results in order; as many at a time as torch may use cores. An error in one of them is raised here.
+
+    What is left over after full rounds is done by all cores together, if it would leave half of them idle.
+    """
     cores = torch.get_num_threads()
-    if cores == 1 or len(jobs) == 1:
+    left = len(jobs) % cores
+    apart = len(jobs) - left if 2 * left <= cores else len(jobs)
+    if cores == 1 or apart == 0:
         return [job() for job in jobs]
     with STARTING:
         threads = pool(cores)
-    return list(threads.map(lambda job: job(), jobs))
+    found = list(threads.map(lambda job: job(), jobs[:apart]))
+    return found + [job() for job in jobs[apart:]]
 
 
 @cache
