@@ -223,11 +223,13 @@ def test_chunks_cover_all_groups_in_order_and_fit(sizes, precision, exact):
 def test_work_in_parallel_keeps_its_order_and_its_errors():
     torch.set_num_threads(2)
     try:
-        assert in_parallel([lambda number=number: number**2 for number in range(9)]) == [n**2 for n in range(9)]
-        assert in_parallel([torch.get_num_threads] * 5) == [1, 1, 1, 1, 2]  # what is left over gets all cores
+        squares = [lambda number=number: number**2 for number in range(9)]
+        assert in_parallel(squares, [1] * 9) == [number**2 for number in range(9)]
+        assert in_parallel([torch.get_num_threads] * 5, [1] * 5) == [1, 1, 1, 1, 2]  # what is left over gets all cores
+        assert in_parallel([torch.get_num_threads] * 3, [1, 9, 1]) == [1, 2, 1]  # and what is too large for one
         assert torch.get_num_threads() == 2
         with pytest.raises(ZeroDivisionError):
-            in_parallel([lambda: 1 // 1, lambda: 1 // 0])
+            in_parallel([lambda: 1 // 1, lambda: 1 // 0], [1, 1])
     finally:
         torch.set_num_threads(1)
 

@@ -1,5 +1,7 @@
 """The cone against quadprog, which solves the same problem in its own way, and on the inputs that make others fail."""
 
+import importlib.util
+
 import numpy as np
 import pytest
 import quadprog
@@ -7,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samc.projection import RIDGE, project, solve_dual
+from samc.projection import RIDGE, products, project, solve_dual
 
 
 def oracle(gram, overlaps, margin, ridge=RIDGE):
@@ -102,3 +104,37 @@ def test_more_tasks_than_dimensions():
 def test_a_diverged_gradient_is_left_alone():
     gradient = torch.tensor([float("nan"), 1.0])
     assert project(gradient, torch.eye(2)) is gradient
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="triton is not installed")
+@pytest.mark.parametrize("kind", ["spread", "nearly parallel", "equal", "agreeing"])
+@pytest.mark.parametrize("count", [1, 2, 7, 19])
+def test_the_kernel_finds_what_the_host_finds(count, kind):
+    """The quadratic program as a GPU solves it, in Triton's interpreter."""
+    from samc.projection.kernel import dual_weights
+
+    random = np.random.default_rng(count)
+    references = random.normal(size=(count, 60))
+    if kind == "nearly parallel":
+        references = references[:1] + 1e-3 * references
+    if kind == "equal":
+        references[:] = references[:1]
+    gradient = references.sum(0) if kind == "agreeing" else random.normal(size=60) - 2 * references.mean(0)
+    gram, overlaps = references @ references.T, references @ gradient
+    for margin in (0.0, 0.5):
+        found = dual_weights(torch.tensor(gram), torch.tensor(overlaps), margin, RIDGE).numpy()
+        expected = solve_dual(gram, overlaps, margin) if (overlaps < 0).any() else np.zeros(count)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="triton is not installed")
+def test_the_kernel_leaves_a_network_alone_that_has_diverged():
+    from samc.projection.kernel import dual_weights
+
+    assert dual_weights(torch.eye(2).double(), torch.tensor([torch.nan, -1.0]).double(), 0.5, RIDGE).tolist() == [0, 0]
+
+
+def test_products_keep_seven_digits():
+    rows = torch.randn(3, 1_000_003, generator=torch.Generator().manual_seed(0))
+    expected = rows.double() @ rows.double().T
+    assert float((products(rows, rows) - expected).abs().max()) < 3e-7 * 1e6

@@ -1,6 +1,7 @@
 """Which device to learn on, and the switches that make it repeat itself."""
 
 import ctypes
+import importlib.util
 import os
 
 import torch
@@ -17,6 +18,8 @@ def choose(name: str) -> torch.device:
     if name == "cpu" or not torch.cuda.is_available():
         keep_heap()
         return torch.device("cpu")
+    if importlib.util.find_spec("triton") is None:
+        raise ConfigError("the GPU's kernels need triton: pip install triton, or learn on the CPU with --device cpu")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts, which is after this
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.allow_tf32 = False  # float32 means float32

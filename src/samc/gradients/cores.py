@@ -9,7 +9,6 @@ from typing import TypeVar
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from samc.gradients.flat import Batch, loss_of
 from samc.gradients.statistics import Found, Statistics
@@ -33,8 +32,8 @@ class Apart:
         y, mean, inverse = torch.native_batch_norm(x, layer.weight, layer.bias, None, None, True, 0.0, layer.eps)
         variance = (inverse.detach() ** -2 - layer.eps).clamp_min(0)
         self.statistics[layer] = Found(mean.detach()[None], variance[None], x.shape[2] * x.shape[3])
-        y = y if beside is None else y + beside
-        return F.relu(y) if rectify else y
+        y = y if beside is None else y.add_(beside)  # in place: batch norm's way back needs what came in, not this
+        return y.relu_() if rectify else y
 
 
 def gradients(
@@ -42,7 +41,8 @@ def gradients(
 ) -> tuple[Float[Tensor, "g"], list[Statistics]]:
     """Fills each group's row, given as the places of all parameters; returns losses and batch statistics."""
     jobs = [partial(one, model, *job) for job in zip(groups, rows, precisions, strict=True)]
-    losses, statistics = zip(*in_parallel(jobs), strict=True)
+    sizes = [sum(len(batch.y) for batch in group) for group in groups]
+    losses, statistics = zip(*in_parallel(jobs, sizes), strict=True)
     return torch.stack(losses), list(statistics)
 
 
@@ -54,20 +54,22 @@ def one(model: nn.Module, group: Sequence[Batch], row: list[Tensor], precision: 
     return loss.detach(), apart.statistics
 
 
-def in_parallel(jobs: Sequence[Callable[[], Result]]) -> list[Result]:
+def in_parallel(jobs: Sequence[Callable[[], Result]], sizes: Sequence[int]) -> list[Result]:
     """The results in order; as many at a time as torch may use cores. An error in one of them is raised here.
 
-    What is left over after full rounds is done by all cores together, if it would leave half of them idle.
+    All cores together do what would keep one of them busy alone: a job larger than a core's share, and what is left
+    over after full rounds.
     """
     cores = torch.get_num_threads()
-    left = len(jobs) % cores
-    apart = len(jobs) - left if 2 * left <= cores else len(jobs)
-    if cores == 1 or apart == 0:
+    small = [place for place, size in enumerate(sizes) if size * cores <= sum(sizes)]
+    if 2 * (left := len(small) % cores) <= cores:
+        small = small[: len(small) - left]
+    if cores == 1 or not small:
         return [job() for job in jobs]
     with STARTING:
         threads = pool(cores)
-    found = list(threads.map(lambda job: job(), jobs[:apart]))
-    return found + [job() for job in jobs[apart:]]
+    found = dict(zip(small, threads.map(lambda place: jobs[place](), small), strict=True))
+    return [found[place] if place in found else jobs[place]() for place in range(len(jobs))]
 
 
 @cache
