@@ -1,7 +1,7 @@
 """What SAMC adds to GEM, by phase of one run: choosing, encoding and completing, as shares of the rest of it.
 
 On the embedded stream, or with --data on Split CIFAR-100 as the paper has it. The rest is the same run without these
-phases: with its tests, and without them, which is the stricter measure. On a GPU selection and encoding are the host's
+phases: with its tests, and without them, which is the stricter measure. On a GPU encoding is the host's
 time, most of which passes while the device is busy; so the shares are the most that it can be.
 """
 
@@ -17,7 +17,7 @@ from samc.learners import build, method
 from samc.record import RunRecord
 from samc.streams import open_stream
 
-PHASES = ("saliency", "selection", "encoding", "completion")
+PHASES = ("saliency", "encoding", "completion")
 LEARNT = "autoencoder"
 # stands apart: training it is no part of a step
 TASKS = 5

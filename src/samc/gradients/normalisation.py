@@ -5,7 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-PROGRAMS = 1024
+from samc.gradients.convolution import PROGRAMS
+
 SPLITS = 32
 # of a group's pixels, summed up apart
 ELEMENTS = 4096

@@ -59,6 +59,8 @@ class NetworkLearner:
 
     settings: tuple[str, ...] = ("lr",)
     network: type[ReducedResNet18] = ReducedResNet18
+    reference_precision = "float32"
+    # of past tasks' gradients; a method that lets one choose sets it before the network is made
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class NetworkLearner:
         self.random = torch.Generator().manual_seed(seed)
         self.model = self.network(num_classes, self.image_shape[0], seed).to(self.device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.engine = Engine(self.model)
+        self.engine = Engine(self.model, self.reference_precision)
         self.current_task: int | None = None
         self.declared: set[int] = set()
         for task, classes in enumerate(task_classes):

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from samc.errors import ConfigError
-from samc.gradients import Batch, Engine
+from samc.gradients import Batch
 from samc.learners.agem import AGEM
 from samc.learners.rehearsal import RehearsalLearner
 from samc.projection import project
@@ -29,12 +29,12 @@ class GEM(RehearsalLearner):
         reference_precision: str = "float32",
         **rehearsal: Any,
     ):
+        self.reference_precision = reference_precision
         super().__init__(num_classes, image_shape, **rehearsal)
         if not 0 <= memory_strength < math.inf:
             raise ConfigError(f"memory-strength is at least 0, got {memory_strength}; the paper uses 0.5")
         self.memory_strength = memory_strength
         self.mean_constraint, self.most_constraints = parse_constraints(constraints)
-        self.engine = Engine(self.model, reference_precision)
 
     def replay_rule(self, batch: Batch, memories: list[Batch]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
         if self.mean_constraint:

@@ -85,10 +85,6 @@ class ReducedResNet18(nn.Module):
         rows = as_index(self.task_classes[task])
         return F.linear(features.mean((2, 3)), self.linear.weight[rows], self.linear.bias[rows])
 
-    def scores(self, features: Float[Tensor, "b d i j"]) -> Float[Tensor, "b n"]:
-        """Logits of all classes."""
-        return self.linear(features.mean((2, 3)))
-
     def choices(self, tasks: Int64[Tensor, "b"]) -> Bool[Tensor, "b n"]:
         """Which of all classes each image is to be told from, by its task."""
         if self.table is None or self.table.device != tasks.device:
