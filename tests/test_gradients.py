@@ -13,7 +13,7 @@ from samc.errors import ConfigError
 from samc.gradients import Batch, Engine, descend, gradient
 from samc.gradients.cores import in_parallel
 from samc.gradients.engine import CHUNK_PIXELS, chunks
-from samc.gradients.graph import Recorder
+from samc.gradients.graph import MOST_CONSTANTS, Constants, Recorder
 from samc.learners.gem import GEM
 from samc.learners.samc import SAMC
 from samc.models import ReducedResNet18
@@ -158,7 +158,7 @@ def test_a_folded_batch_has_the_rows_of_a_plain_loop(narrow):
     after = copy.deepcopy(net)
     expected = by_loop(after, groups)
     engine = Engine(net)
-    engine.folding = Folding(net)
+    engine.folding = Folding(net, Constants())
     parts = [part for group in groups for part in group]
     rows, losses = engine.folded((4, 2, 3), 0, *engine.joined(parts))
     assert largest_gap(rows, expected) < 1e-4
@@ -174,7 +174,7 @@ def test_a_folded_batch_in_chunks(monkeypatch, narrow):
 
     net, groups = model(), [[batch(t, 4, t)] for t in range(3)]
     engine = Engine(net.to(memory_format=torch.channels_last))
-    engine.folding = Folding(net)
+    engine.folding = Folding(net, Constants())
     monkeypatch.setattr(module, "CHUNK_PIXELS", 4 * 100)
     joined = engine.joined([part for group in groups for part in group])
     expected = by_loop(copy.deepcopy(net), groups)
@@ -234,8 +234,25 @@ def test_work_in_parallel_keeps_its_order_and_its_errors():
         torch.set_num_threads(1)
 
 
+def test_constants_are_made_once_and_the_younger_ones_stay():
+    made, constants = [], Constants()
+
+    def get(key):
+        return constants.get(key, lambda: made.append(key) or [key])
+
+    first = get("first")
+    for number in range(MOST_CONSTANTS):
+        get(number)
+    assert get("first") is first  # a generation later it is still there
+    assert made.count("first") == 1
+    for number in range(1000, 1000 + 3 * MOST_CONSTANTS):
+        get(number)
+    assert len(constants.young) + len(constants.old) <= 2 * MOST_CONSTANTS
+    assert get("first") is not first
+
+
 def test_without_a_gpu_nothing_is_recorded():
-    recorder = Recorder(torch.device("cpu"))
+    recorder = Recorder(torch.device("cpu"), Constants())
     (found,) = recorder("twice", lambda x: (2 * x,), torch.ones(3))
     assert found.tolist() == [2, 2, 2]
     assert not recorder.recordings

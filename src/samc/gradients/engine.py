@@ -12,7 +12,7 @@ from samc.errors import unknown
 from samc.gradients import cores
 from samc.gradients.flat import Batch, gradient
 from samc.gradients.fold import PRECISIONS, Folding, Steady
-from samc.gradients.graph import Recorder
+from samc.gradients.graph import Constants, Recorder
 from samc.gradients.statistics import Running
 
 CHUNK_PIXELS = 8 << 20
@@ -36,9 +36,10 @@ class Engine:
         self.parameters: list[nn.Parameter] = list(model.parameters())
         self.length = sum(parameter.numel() for parameter in self.parameters)
         self.device = self.parameters[0].device
-        self.running = Running(model)
-        self.folding = Folding(model) if self.device.type == "cuda" else None
-        self.recorder = Recorder(self.device)
+        constants = Constants()
+        self.running = Running(model, constants)
+        self.folding = Folding(model, constants) if self.device.type == "cuda" else None
+        self.recorder = Recorder(self.device, constants)
         self.parts: list[Batch] = []
         self.past: tuple[Tensor, ...] = ()
         self.space = torch.empty(0, self.length)

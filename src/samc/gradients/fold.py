@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from samc.gradients.graph import Constants
 from samc.gradients.statistics import Found, Statistics
 from samc.gradients.warmup import warm_up
 
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16}
 # what --reference-precision may be
-MOST_PLANS = 64
 
 
 class Plan:
@@ -134,7 +134,7 @@ class Normalisation(torch.autograd.Function):
 class Folding:
     """Folded batches of one network."""
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any, constants: Constants):
         from samc.gradients import convolution, normalisation  # noqa: PLC0415  (Triton is only where a GPU is)
 
         self.convolution: ModuleType = convolution
@@ -146,7 +146,7 @@ class Folding:
             self.places[parameter] = slice(last, last := last + parameter.numel())
         self.layers = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]
         self.turned = convolution.turned_places([layer.weight for layer in self.layers])
-        self.plans: dict[tuple[int, ...], Plan] = {}
+        self.constants = constants
         self.warm: set[tuple[tuple[int, ...], torch.dtype]] = set()
 
     def __call__(
@@ -158,7 +158,7 @@ class Folding:
         if x.device.type == "cuda" and kind not in self.warm:
             warm_up(self, *kind, x.device)
             self.warm.add(kind)
-        plan = self.plan(sizes, x.device)
+        plan = self.constants.get(("plan", sizes), lambda: Plan(sizes, x.device))
         fold = Fold(self, plan, rows, precision)
         with torch.enable_grad():
             features = self.model.features(x, fold)
@@ -188,13 +188,6 @@ class Folding:
         """The convolutions' weights as their kernels take them."""
         weights = [layer.weight for layer in self.layers]
         return dict(zip(self.layers, self.convolution.split(weights, self.turned, kind), strict=True))
-
-    def plan(self, sizes: tuple[int, ...], device: torch.device) -> Plan:
-        if sizes not in self.plans:
-            if len(self.plans) >= MOST_PLANS:
-                self.plans.clear()  # odd sizes come and go
-            self.plans[sizes] = Plan(sizes, device)
-        return self.plans[sizes]
 
 
 def strides(layer: nn.Conv2d) -> tuple[int, int]:

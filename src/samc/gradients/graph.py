@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+MOST_CONSTANTS = 64
 MOST_RECORDINGS = 4
 # kept at a time: each owns the memory that its kernels work in
 RECORDING = threading.Lock()
@@ -27,6 +28,24 @@ class Own(threading.local):
 OWN = Own()
 
 
+class Constants:
+    """What follows from sizes alone, made once: tensors may not be sent to a GPU in the middle of a recording.
+
+    Odd sizes come and go, so only the younger ones are kept; a recording keeps those that were there when it was made.
+    """
+
+    def __init__(self) -> None:
+        self.young: dict[Hashable, Any] = {}
+        self.old: dict[Hashable, Any] = {}
+
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        if key not in self.young:
+            if len(self.young) >= MOST_CONSTANTS:
+                self.young, self.old = {}, self.young
+            self.young[key] = self.old[key] if key in self.old else make()
+        return self.young[key]
+
+
 @dataclass
 class Recording:
     """A graph, the tensors that it reads and writes, and what was last copied into the former."""
@@ -36,6 +55,7 @@ class Recording:
     inputs: list[Tensor] = field(default_factory=list)
     sources: list[Tensor] = field(default_factory=list)
     outputs: tuple[Tensor, ...] = ()
+    constants: tuple[dict[Hashable, Any], ...] = ()
 
 
 class Recorder:
@@ -45,7 +65,8 @@ class Recorder:
     the tensors that it returns are overwritten by the next call.
     """
 
-    def __init__(self, device: torch.device):
+    def __init__(self, device: torch.device, constants: Constants):
+        self.constants = constants
         self.active = device.type == "cuda"
         self.recordings: dict[Hashable, Recording] = {}
 
@@ -77,3 +98,4 @@ class Recorder:
         OWN.stream = OWN.stream or torch.cuda.Stream()
         with RECORDING, torch.cuda.graph(found.graph, stream=OWN.stream, capture_error_mode="thread_local"):
             found.outputs = function(*found.inputs)
+        found.constants = self.constants.young, self.constants.old

@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from samc.gradients.graph import Constants
+
 
 class Found(NamedTuple):
     """What one layer saw: by group and channel, and how many pixels an image had."""
@@ -18,21 +20,20 @@ class Found(NamedTuple):
 
 Statistics = dict[nn.Module, Found]
 
-MOST_KEPT = 64
-
 
 class Running:
     """The running statistics of one network."""
 
-    def __init__(self, model: nn.Module):
+    def __init__(self, model: nn.Module, constants: Constants):
         self.layers = [layer for layer in model.modules() if isinstance(layer, nn.BatchNorm2d)]
         self.widths = [layer.num_features for layer in self.layers]
-        self.known: dict[tuple, tuple[float, Tensor, Tensor]] = {}
+        self.constants = constants
 
     @torch.no_grad()
     def move(self, sizes: tuple[int, ...], found: Sequence[Statistics]) -> None:
         """`found` holds the groups' statistics in their order, one or several groups to an entry."""
-        kept, shares, unbiased = self.momentum(sizes, tuple(found[0][layer].area for layer in self.layers))
+        areas = tuple(found[0][layer].area for layer in self.layers)
+        kept, shares, unbiased = self.constants.get(("momentum", sizes, areas), lambda: self.momentum(sizes, areas))
         means = torch.cat([torch.cat([part[layer].mean for layer in self.layers], 1) for part in found])
         variances = torch.cat([torch.cat([part[layer].variance for layer in self.layers], 1) for part in found])
         for name, moved in (("running_mean", shares @ means), ("running_var", shares @ (variances * unbiased))):
@@ -43,12 +44,8 @@ class Running:
 
     def momentum(self, sizes: tuple[int, ...], areas: tuple[int, ...]) -> tuple[float, Tensor, Tensor]:
         """How much of the running statistics stays, what each group adds, and n/(n − 1) by group and channel."""
-        if (sizes, areas) not in self.known:
-            if len(self.known) >= MOST_KEPT:
-                self.known.clear()  # odd sizes come and go
-            keep = 1 - float(self.layers[0].momentum or 0)
-            shares = torch.tensor([(1 - keep) * keep**later for later in reversed(range(len(sizes)))])
-            values = torch.tensor(sizes)[:, None] * torch.tensor(areas).repeat_interleave(torch.tensor(self.widths))
-            where = self.layers[0].weight.device
-            self.known[sizes, areas] = keep ** len(sizes), shares.to(where), (values / (values - 1)).to(where)
-        return self.known[sizes, areas]
+        keep = 1 - float(self.layers[0].momentum or 0)
+        shares = torch.tensor([(1 - keep) * keep**later for later in reversed(range(len(sizes)))])
+        values = torch.tensor(sizes)[:, None] * torch.tensor(areas).repeat_interleave(torch.tensor(self.widths))
+        where = self.layers[0].weight.device
+        return keep ** len(sizes), shares.to(where), (values / (values - 1)).to(where)

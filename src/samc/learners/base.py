@@ -59,8 +59,7 @@ class NetworkLearner:
 
     settings: tuple[str, ...] = ("lr",)
     network: type[ReducedResNet18] = ReducedResNet18
-    reference_precision = "float32"
-    # of past tasks' gradients; a method that lets one choose sets it before the network is made
+    reference_precision = "float32"  # a method that lets one choose sets it before the engine is made
 
     def __init__(
         self,
