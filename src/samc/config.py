@@ -32,6 +32,9 @@ class RunConfig:
     samples_per_task: int | None = setting(None, "use so many training images of each task instead of all")
     class_order: str = setting("natural", "natural, shuffled, or class numbers like 3,1,2")
     image_size: int | None = setting(None, "resize your own images to this many pixels a side")
+    tested_on: str = setting(
+        "test", "the stream's test images, or a tenth of its training images that is held out", ("test", "held-out")
+    )
     n_epochs: int = setting(1, "passes over each task's images")
     batch_size: int = setting(10, "images a step")
     lr: float | None = setting(0.1, "step size of plain SGD")
@@ -93,7 +96,8 @@ class RunConfig:
         return asdict(self)
 
 
-SHARED = ("model", "dataset", "preset", "seed", "n_tasks", "samples_per_task", "class_order", "image_size", "n_epochs",
+SHARED = ("model", "dataset", "preset", "seed", "n_tasks", "samples_per_task", "class_order", "image_size", "tested_on",
+          "n_epochs",
           "batch_size", "buffer_size", "memory_bytes", "accounting")  # fmt: skip
 # settings that mean something for every method: buffer_size and accounting state the terms of a comparison
 

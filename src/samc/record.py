@@ -107,7 +107,7 @@ def describe_device(device: torch.device) -> dict[str, Any]:
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
         memory = math.ceil(properties.total_memory / 2**30)
-        return {"type": "cuda", "name": properties.name, "memory_gib": memory, "threads": torch.get_num_threads()}
+        return {"type": "cuda", "name": properties.name, "memory_gib": memory}
     return {"type": device.type, "name": processor(), "threads": torch.get_num_threads()}
 
 

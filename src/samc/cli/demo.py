@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from samc.cli.progress import Bar, live
+from samc.cli.progress import bar, live
 from samc.device import choose
 from samc.errors import OutputError
 from samc.experiments.demo import demo as run_demo
@@ -37,7 +37,7 @@ def demo(
         raise OutputError(f"{out} holds something else than a demo; choose another --out")
     with claimed_folder(out):
         with live(console) as progress:
-            records, remembered = run_demo(seed, where, lambda name: Bar(progress, name))
+            records, remembered = run_demo(seed, where, lambda name: bar(progress, name))
         memory = records["samc"].memory
         budget = f"at most {memory['budget_bytes']:,} bytes of memory a task"
         console.print(summary(records, f"split-synthetic, seed {seed}, {budget}"))

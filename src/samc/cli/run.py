@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -14,21 +13,25 @@ import torch
 import typer
 from rich.console import Console
 
-from samc.cli.progress import Bar, live
-from samc.cli.seeds import attempt_all, parse
+from samc.cli.progress import live, row
+from samc.cli.seeds import parse
 from samc.config import RunConfig, flag, resolve
 from samc.device import choose
 from samc.errors import ConfigError, OutputError
-from samc.experiments.diagnosis import Diagnosis
-from samc.learners import build, method
+from samc.experiments.jobs import Job, Outcome, has_memory
+from samc.experiments.local import Alone, Local
+from samc.files import write_whole
+from samc.learners import method
 from samc.memory.file import FILE
-from samc.protocol import Watcher, run
 from samc.record import FILE as RECORD
 from samc.record import RunRecord, claimed_folder
 from samc.report.comparison import Row, spread
 from samc.report.diagnosis import claims
 from samc.report.table import summary
-from samc.streams import open_stream
+
+AT_ONCE = {"cuda": 8}
+# seeds by kind of device. A small network leaves most of a GPU idle, and eight of the largest fit into its memory; on
+# a CPU a single one is busy on all cores already
 
 HELP = """Learn a stream with one method and write a record.
 
@@ -83,40 +86,20 @@ def parameter(name: str, annotation: Any) -> inspect.Parameter:
 
 @dataclass
 class Run:
-    """One seed: its settings, the folder that it leaves its record in, and that record once it has been learnt."""
+    """One seed: its settings, the folder that it leaves its record in, and what has come of it so far."""
 
     config: RunConfig
     folder: Path
     record: RunRecord | None = None
+    failure: Exception | None = None
 
-    def learn(
-        self, data_dir: Path | None, device: torch.device, diagnosis: Diagnosis | None, *watchers: Watcher
-    ) -> None:
-        """Learn the stream in this seed's order and write the record, and the memory of a method that has one."""
-        config = self.config
-        stream = open_stream(
-            config.dataset,
-            data_dir=data_dir,
-            image_size=config.image_size,
-            seed=config.seed,
-            n_tasks=config.n_tasks,
-            samples_per_task=config.samples_per_task,
-            class_order=config.class_order,
-        )
-        learner = build(config, stream, device)
-        record = run(
-            stream,
-            learner,
-            batch_size=config.batch_size,
-            n_epochs=config.n_epochs,
-            watchers=[*watchers, *([diagnosis] if diagnosis else [])],
-            config=config.as_dict(),
-        )
+    def save(self, outcome: Outcome) -> None:
+        """Write the record, and the memory of a method that has one."""
         # kept before it is written: should the disk be full by now, the figures still come to the screen
-        self.record = replace(record, diagnosis=diagnosis.found()) if diagnosis else record
+        self.record = outcome.record
         self.record.save(self.folder)
-        if has_memory(config):
-            learner.memory.save(self.folder / FILE)  # type: ignore[attr-defined]
+        for name, content in outcome.files.items():
+            write_whole(self.folder / name, content, replace=False)
 
 
 def execute(
@@ -139,7 +122,6 @@ def execute(
     named = f"seed{config.seed}" if seeds is None else f"seeds{seeds.replace(' ', '')}"
     folder = out or Path("runs") / f"{slug(config.dataset)}-{config.model}-{named}-{moment()}"
     runs = [Run(replace(config, seed=seed), folder if seeds is None else folder / f"seed{seed}") for seed in numbers]
-    diagnosis = Diagnosis() if diagnose else None
     with ExitStack() as claimed:
         for each in runs:
             claimed.enter_context(claimed_folder(each.folder))
@@ -148,14 +130,10 @@ def execute(
         if from_preset:
             shown = ", ".join(f"{flag(name)} {value}" for name, value in from_preset.items())
             console.print(f"preset for {config.dataset}: {shown}", highlight=False)
-        with live(console) as progress:
-            jobs = []
-            for each in runs:
-                bar = Bar(progress, config.model if seeds is None else f"{config.model}, seed {each.config.seed}")
-                jobs.append(partial(each.learn, data_dir, where, diagnosis, bar))
-            failures = attempt_all(jobs, where)
+        jobs = {Job(each.config, keep_memory=True, diagnose=bool(diagnose)): each for each in runs}
+        learn_all(console, jobs, data_dir, where)
         show(console, runs, seeds)
-        failed = {each.config.seed: failure for each, failure in zip(runs, failures, strict=True) if failure}
+        failed = {each.config.seed: each.failure for each in runs if each.failure}
         if failed and seeds is not None:
             console.print(f"failed: seed {', '.join(map(str, failed))}", highlight=False)
         for failure in failed.values():
@@ -168,9 +146,23 @@ def execute(
         console.print(f"records: {folder}", highlight=False)
 
 
-def has_memory(config: RunConfig) -> bool:
-    """Whether the method keeps an episodic memory; without one there is nothing to write."""
-    return hasattr(method(config.model), "memory")
+def learn_all(console: Console, jobs: dict[Job, Run], data_dir: Path | None, device: torch.device) -> None:
+    """Every seed with its bar: side by side where that pays, one after the other where one fills the machine."""
+    at_once = min(len(jobs), AT_ONCE.get(device.type, 1))
+    engine = Alone(device, data_dir) if at_once == 1 else Local(at_once, device.type, data_dir)
+    with live(console) as progress:
+        bars = {}
+        for asked in jobs:
+            name = asked.config.model if len(jobs) == 1 else f"{asked.config.model}, seed {asked.config.seed}"
+            bars[asked] = row(progress, name)
+        ends = engine.run(jobs, None if progress.disable else lambda asked, fields: bars[asked](**fields))
+        for asked, end in ends:
+            try:
+                if isinstance(end, Exception):
+                    raise end
+                jobs[asked].save(end)
+            except Exception as error:
+                jobs[asked].failure = error
 
 
 def show(console: Console, runs: Sequence[Run], seeds: str | None) -> None:

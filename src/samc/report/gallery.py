@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from samc.experiments.demo import Remembered
+from samc.experiments.pictures import Remembered
 
 ROWS = ("truth", "saliency", "kept", "completed")
 DROPPED = 0.93

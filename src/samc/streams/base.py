@@ -1,7 +1,7 @@
 """What a stream is: a data set cut into tasks, each of which hands out seeded batches of uint8 images."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -9,6 +9,9 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from samc.errors import ConfigError, DataError
+
+HELD_OUT = 10
+# one in so many training images is tested on where the test images must not be looked at
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +97,7 @@ def split(
     classes_per_task: int | None = None,
     class_order: Sequence[int] | str = "natural",
     samples_per_task: int | None = None,
+    tested_on: str = "test",
     seed: int = 0,
 ) -> Stream:
     """Cut a data set into tasks.
@@ -101,8 +105,11 @@ def split(
     With classes_per_task, the first n_tasks groups of that many classes are taken (all of them by default);
     without it, all classes are shared out over n_tasks as evenly as possible.
     samples_per_task keeps that many training images of each task, drawn by the seed; test images are never cut.
+    tested_on="held-out" puts a tenth of the training images in the place of the test images, to choose settings on.
     """
     check(dataset)
+    if tested_on == "held-out":
+        dataset = held_out(dataset)
     order = ordered_classes(class_order, len(dataset.class_names), seed)
     groups = grouped(order, n_tasks, classes_per_task, dataset.name)
     if samples_per_task is not None and samples_per_task < 1:
@@ -120,6 +127,19 @@ def split(
         )
         tasks.append(Task(task_id, classes, *train, *test, seed=seed))
     return Stream(dataset.name, tuple(tasks), len(dataset.class_names), dataset.class_names, dataset.source)
+
+
+def held_out(dataset: Dataset) -> Dataset:
+    """Without its test images: every tenth training image of a class is one now, the same ones for every seed."""
+    tested = np.zeros(len(dataset.y), bool)
+    for label in range(len(dataset.class_names)):
+        rows = np.flatnonzero(dataset.y == label)
+        if len(rows) < HELD_OUT:
+            name = dataset.class_names[label]
+            raise DataError(f"{dataset.name}: class {name!r} has fewer than {HELD_OUT} images, no tenth to hold out")
+        tested[rows[::HELD_OUT]] = True
+    x, y, source = dataset.x, dataset.y, f"{dataset.source}, tested on a tenth of the training images"
+    return replace(dataset, x=x[~tested], y=y[~tested], test_x=x[tested], test_y=y[tested], source=source)
 
 
 def as_tensors(x: np.ndarray, y: np.ndarray, rows: np.ndarray) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,103 @@
+"""A job is one run: its settings, and what is wanted of it besides its record; learning it needs nothing else."""
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from samc.config import RunConfig, resolve
+from samc.experiments.diagnosis import Diagnosis
+from samc.experiments.pictures import PICTURES, Witness
+from samc.learners import build, method
+from samc.memory.file import FILE as MEMORY
+from samc.protocol import Watcher, run
+from samc.record import RunRecord
+from samc.streams import open_stream
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run. `keep_memory` and `pictures` ask for files beside the record, `diagnose` for more in it."""
+
+    config: RunConfig
+    keep_memory: bool = False
+    diagnose: bool = False
+    pictures: bool = False
+
+    @property
+    def name(self) -> str:
+        """Where its record lies in a folder of many: the same for equal jobs, another for any other."""
+        asked = {name: value for name, value in self.config.as_dict().items() if name not in ("seed", "preset")}
+        asked |= {name: True for name in ("diagnose", "pictures") if getattr(self, name)}
+        digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:10]
+        stream = "".join(c if c.isalnum() else "-" for c in self.config.dataset)
+        return f"{stream}/{self.config.model}-{digest}/seed{self.config.seed}"
+
+
+def job(given: dict[str, Any], **asked: bool) -> Job:
+    """The job of some settings, as the command line would take them: over preset over defaults."""
+    return Job(resolve(given, method(given["model"]).settings)[0], **asked)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a job leaves: its record, and the files that were asked for, by name."""
+
+    record: RunRecord
+    files: dict[str, bytes] = field(default_factory=dict)
+
+
+News = Callable[[Job, dict[str, Any]], None]
+# told how a job goes on: what its narrator tells, by name
+
+
+class Engine(Protocol):
+    """Where jobs are learnt. A job is asked for only when there is room for it, and each comes back once."""
+
+    def run(self, jobs: Iterable[Job], news: News | None) -> Iterator[tuple[Job, Outcome | Exception]]: ...
+
+
+def learn(asked: Job, data_dir: Path | None, device: torch.device, watchers: Sequence[Watcher] = ()) -> Outcome:
+    """Learn a job's stream from beginning to end."""
+    config = asked.config
+    stream = open_stream(
+        config.dataset,
+        data_dir=data_dir,
+        image_size=config.image_size,
+        seed=config.seed,
+        n_tasks=config.n_tasks,
+        samples_per_task=config.samples_per_task,
+        class_order=config.class_order,
+        tested_on=config.tested_on,
+    )
+    learner = build(config, stream, device)
+    diagnosis = Diagnosis() if asked.diagnose else None
+    witness = Witness() if asked.pictures else None
+    record = run(
+        stream,
+        learner,
+        batch_size=config.batch_size,
+        n_epochs=config.n_epochs,
+        watchers=[*watchers, *(each for each in (diagnosis, witness) if each)],
+        config=config.as_dict(),
+    )
+    files = {}
+    if diagnosis:
+        record = replace(record, diagnosis=diagnosis.found())
+    if witness:
+        files[PICTURES] = witness.packed()
+    if asked.keep_memory and has_memory(config):
+        with tempfile.TemporaryDirectory() as folder:
+            learner.memory.save(Path(folder) / MEMORY)  # type: ignore[attr-defined]
+            files[MEMORY] = (Path(folder) / MEMORY).read_bytes()
+    return Outcome(record, files)
+
+
+def has_memory(config: RunConfig) -> bool:
+    """Whether the method keeps an episodic memory; without one there is nothing to write."""
+    return hasattr(method(config.model), "memory")
