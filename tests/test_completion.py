@@ -119,6 +119,27 @@ def test_one_learning_step_is_plain_sgd():
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
 
 
+def test_what_has_not_changed_is_not_painted_again(monkeypatch):
+    asked = []
+
+    def rule(images, masks):
+        asked.append(len(images))
+        return RULES["telea"](images, masks)
+
+    complete, (images, masks) = Completion(rule), pictures(4)
+    first = complete(images, masks)
+    assert torch.equal(complete(images.copy(), masks.copy()), first)
+    assert asked == [4]
+    assert complete.painted.nbytes == images.nbytes
+    other = masks.copy()
+    other[0, 0, 0] ^= True
+    assert torch.equal(complete(images, other), Completion(RULES["telea"])(images, other))
+    assert asked == [4, 4]
+    monkeypatch.setattr("samc.completion.painted.MOST_BYTES", images.nbytes)
+    complete(images[:2], masks[:2])
+    assert len(complete.painted.pictures) == 1
+
+
 def test_an_unknown_name_is_refused_with_the_nearest():
     with pytest.raises(ConfigError, match=r"unknown completion 'talea': did you mean 'telea'\? known: zero, telea"):
         parse("talea")

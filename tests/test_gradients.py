@@ -2,6 +2,7 @@
 
 import copy
 import importlib.util
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -165,6 +166,41 @@ def test_a_folded_batch_has_the_rows_of_a_plain_loop(narrow):
     torch.testing.assert_close(losses, torch.stack([gradient(copy.deepcopy(net), group)[1] for group in groups]))
     for a, b in zip(net.buffers(), after.buffers(), strict=True):
         torch.testing.assert_close(a, b)
+
+
+@needs_triton
+def test_looking_sees_what_the_network_in_eval_mode_sees(narrow):
+    """Convolution, batch norm, shortcut and ReLU in one kernel, on running statistics that have moved."""
+    from samc.gradients.fold import Folding, Steady
+
+    net = model().to(memory_format=torch.channels_last)
+    gradient(net, [batch(0, 4, 1, 13)])
+    net.eval()
+    x = batch(1, 3, 2, 13).x
+    with torch.no_grad():
+        found = net.features(x, Steady(Folding(net, Constants())))
+        torch.testing.assert_close(found, net.features(x), atol=1e-5, rtol=1e-4)
+
+
+@needs_triton
+def test_threads_that_only_compile_start_nothing():
+    from samc.gradients import starting
+
+    class Kernel:
+        def __init__(self):
+            self.calls = []
+
+        def warmup(self, *arguments, grid, **options):
+            self.calls.append(("compiled", grid, arguments, options))
+
+        def __getitem__(self, grid):
+            return lambda *arguments, **options: self.calls.append(("started", grid, arguments, options))
+
+    kernel = Kernel()
+    with ThreadPoolExecutor(1, initializer=starting.only_compile) as pool:
+        pool.submit(starting.start_kernel, kernel, (2,), 1, warps=4).result()
+    starting.start_kernel(kernel, (2,), 1, warps=4)
+    assert kernel.calls == [("compiled", (2,), (1,), {"warps": 4}), ("started", (2,), (1,), {"warps": 4})]
 
 
 @needs_triton

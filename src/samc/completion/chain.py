@@ -1,6 +1,6 @@
 """Completion of masked images: a rule, the autoencoder, or the one after the other; kept pixels are never repainted."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from samc.completion.painted import Painted
 from samc.completion.rules import RULES, Rule
 from samc.errors import unknown
 
@@ -22,19 +23,28 @@ class Completion:
     rule: Rule
     autoencoder: nn.Module | None = None
     device: torch.device = CPU
+    painted: Painted = field(default_factory=Painted)
 
     def coarse(
         self, images: UInt8[np.ndarray, "b c h w"], masks: Bool[np.ndarray, "b h w"]
     ) -> tuple[Float[Tensor, "b c h w"], Bool[Tensor, "b 1 h w"]]:
         """The rule's picture in [0, 1] and the mask, on the device."""
-        painted = torch.from_numpy(self.rule(images, masks)).to(self.device)
-        return painted.float() / 255, torch.from_numpy(masks).to(self.device)[:, None]
+        return self.on_device(self.rule(images, masks), masks)
+
+    def on_device(self, painted: np.ndarray, masks: np.ndarray) -> tuple[Tensor, Tensor]:
+        return (
+            torch.from_numpy(painted).to(self.device).float() / 255,
+            torch.from_numpy(masks).to(self.device)[:, None],
+        )
 
     def __call__(
         self, images: UInt8[np.ndarray, "b c h w"], masks: Bool[np.ndarray, "b h w"]
     ) -> Float[Tensor, "b c h w"]:
-        """Completed images in [0, 1]. A rule leaves kept pixels alone; the autoencoder's are overwritten with them."""
-        coarse, kept = self.coarse(images, masks)
+        """Completed images in [0, 1]. A rule leaves kept pixels alone; the autoencoder's are overwritten with them.
+
+        What the rule painted is kept for the next time: the same memories come again with every task.
+        """
+        coarse, kept = self.on_device(self.painted(self.rule, images, masks), masks)
         if self.autoencoder is None or not len(images):
             return coarse
         self.autoencoder.eval()

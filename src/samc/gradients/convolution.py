@@ -6,9 +6,10 @@ from typing import NamedTuple
 import torch
 import triton
 from jaxtyping import Int64
-from torch import Tensor
+from torch import Tensor, nn
 
 from samc.gradients.convolution_kernels import forward_kernel, strided_back_kernel, weight_kernel
+from samc.gradients.starting import start_kernel
 
 PROGRAMS = 1024
 # how many programs a launch should at least have, so that all multiprocessors are busy
@@ -55,14 +56,22 @@ def split(weights: Sequence[Tensor], turned: Int64[Tensor, "n"], kind: torch.dty
     return [Weights(*each) for each in zip(*parts, [weight.shape for weight in weights], strict=True)]
 
 
-def convolve(x: Tensor, weights: Weights, stride: int, padding: int) -> Tensor:
+class After(NamedTuple):
+    """What follows a convolution where batch norm is in eval mode: its layer, what is added, whether a ReLU comes."""
+
+    norm: nn.BatchNorm2d
+    beside: Tensor | None
+    rectify: bool
+
+
+def convolve(x: Tensor, weights: Weights, stride: int, padding: int, after: After | None = None) -> Tensor:
     """The images of a batch, convolved; channels-last in and out."""
     count, cin, height, width = x.shape
     cout, _, side, _ = weights.shape
     out_height, out_width = ((size + 2 * padding - side) // stride + 1 for size in (height, width))
     y = empty(x, count, cout, out_height, out_width)
     sizes = (height, width, out_height, out_width)
-    launch(x, weights.coarse, weights.rest, y, sizes, cin, cout, side, stride, padding)
+    launch(x, weights.coarse, weights.rest, y, sizes, cin, cout, side, stride, padding, after)
     return y
 
 
@@ -79,7 +88,8 @@ def convolve_back(dy: Tensor, weights: Weights, like: Tensor, stride: int, paddi
     block, tile, depth, warps, stages = TILES.get(cin, OTHER_TILE)
     pixels = count * ((height + 1) // 2) * ((width + 1) // 2)
     grid = (triton.cdiv(pixels, block) * triton.cdiv(cin, tile), 4)
-    strided_back_kernel[grid](
+    start_kernel(
+        strided_back_kernel, grid,
         dy, weights.turned_coarse, weights.turned_rest, dx, count, height, width, out_height, out_width, cin, cout,
         side, block, tile, depth, num_warps=warps, num_stages=stages,
     )  # fmt: skip
@@ -88,13 +98,20 @@ def convolve_back(dy: Tensor, weights: Weights, like: Tensor, stride: int, paddi
 
 def launch(
     x: Tensor, weight: Tensor, rest: Tensor, y: Tensor, sizes: tuple[int, ...], cin: int, cout: int, side: int,
-    stride: int, padding: int,
+    stride: int, padding: int, after: After | None = None,
 ) -> None:  # fmt: skip
     pixels, (block, tile, depth, warps, stages) = y.numel() // cout, TILES.get(cout, OTHER_TILE)
+    steady: tuple[Tensor | None, ...]
+    steady, flags = (y,) * 5, (0.0, False, False, False)  # anything will do: none of it is read
+    if after is not None:
+        norm, beside, rectify = after
+        steady = norm.running_mean, norm.running_var, norm.weight, norm.bias, y if beside is None else beside
+        flags = norm.eps, True, beside is not None, rectify
     grid = (triton.cdiv(pixels, block) * triton.cdiv(cout, tile),)
-    forward_kernel[grid](
-        x, weight, rest, y, pixels, *sizes, cin, cout, side, stride, padding, block, tile, depth, num_warps=warps,
-        num_stages=stages,
+    start_kernel(
+        forward_kernel, grid,
+        x, weight, rest, y, *steady, pixels, *sizes, cin, cout, side, stride, padding, *flags, block, tile, depth,
+        num_warps=warps, num_stages=stages,
     )  # fmt: skip
 
 
@@ -107,7 +124,8 @@ def weight_gradients(x: Tensor, dy: Tensor, starts: Tensor, shape: torch.Size, s
     pixels = dy.numel() // cout // groups
     splits = max(1, min(triton.cdiv(PROGRAMS, programs * groups), pixels // 256))
     part = torch.empty(groups, splits, depth * cout, device=x.device)
-    weight_kernel[(programs, groups * splits)](
+    start_kernel(
+        weight_kernel, (programs, groups * splits),
         x, dy, part, starts, splits, *x.shape[2:], *dy.shape[2:], cin, cout, side, stride, padding, 32, block, tile,
         num_warps=4, num_stages=3,
     )  # fmt: skip

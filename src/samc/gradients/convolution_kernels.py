@@ -41,12 +41,13 @@ def inside_taps(top, left, height: tl.constexpr, width: tl.constexpr, SIDE: tl.c
 
 @triton.jit(do_not_specialize=["pixels"])
 def forward_kernel(
-    x, weight, rest, y, pixels,
+    x, weight, rest, y, mean, variance, scale, shift, beside, pixels,
     height: tl.constexpr, width: tl.constexpr, out_height: tl.constexpr, out_width: tl.constexpr,
     CIN: tl.constexpr, COUT: tl.constexpr, SIDE: tl.constexpr, STRIDE: tl.constexpr, PAD: tl.constexpr,
+    EPSILON: tl.constexpr, STEADY: tl.constexpr, BESIDE: tl.constexpr, RECTIFY: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """y[m, n] = Σ_k patch(x)[m, k]·weight[n, k]."""
+    """y[m, n] = Σ_k patch(x)[m, k]·weight[n, k]; if STEADY, with a batch norm in eval mode and what follows it."""
     TAPS: tl.constexpr = SIDE * SIDE
     K: tl.constexpr = TAPS * CIN
     VECTOR: tl.constexpr = 4 if CIN % 4 == 0 else 1
@@ -73,7 +74,18 @@ def forward_kernel(
         one = tl.load(weight + place, mask=inside_weight, other=0.0)
         two = tl.load(rest + place, mask=inside_weight, other=0.0)
         total = product(patch, one, two, total)
-    tl.store(y + m[:, None] * COUT + n[None, :], total, mask=(m < pixels)[:, None] & (n < COUT)[None, :])
+    place, inside_y = m[:, None] * COUT + n[None, :], (m < pixels)[:, None] & (n < COUT)[None, :]
+    if STEADY:
+        spread = tl.sqrt(tl.load(variance + n, mask=n < COUT, other=1.0) + EPSILON)
+        factor = tl.load(scale + n, mask=n < COUT, other=0.0) / spread
+        centre = tl.load(mean + n, mask=n < COUT, other=0.0)
+        total = (total - centre[None, :]) * factor[None, :]
+        total += tl.load(shift + n, mask=n < COUT, other=0.0)[None, :]
+        if BESIDE:
+            total += tl.load(beside + place, mask=inside_y, other=0.0)
+        if RECTIFY:
+            total = tl.maximum(total, 0.0)
+    tl.store(y + place, total, mask=inside_y)
 
 
 @triton.jit(do_not_specialize=["images"])

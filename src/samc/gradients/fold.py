@@ -63,19 +63,21 @@ class Fold:
 
 
 class Steady:
-    """Layers on running statistics, with the same kernels: for looking at images, not for learning from them."""
+    """Layers on running statistics, with the same kernels: for looking at images, not for learning from them.
+
+    A convolution waits for the batch norm that follows it, and the two are one kernel.
+    """
 
     def __init__(self, folding: "Folding"):
         self.convolution, self.weights = folding.convolution, folding.weights(torch.float32)
 
-    def convolve(self, layer: nn.Conv2d, x: Tensor) -> Tensor:
-        x = x.contiguous(memory_format=torch.channels_last)
-        return self.convolution.convolve(x, self.weights[layer], *strides(layer))
+    def convolve(self, layer: nn.Conv2d, x: Tensor) -> Any:
+        return layer, x.contiguous(memory_format=torch.channels_last)
 
-    def normalise(self, layer: nn.BatchNorm2d, x: Tensor, beside: Tensor | None = None, rectify: bool = True) -> Tensor:
-        y = layer(x)
-        y = y if beside is None else y.add_(beside)
-        return y.relu_() if rectify else y
+    def normalise(self, layer: nn.BatchNorm2d, x: Any, beside: Tensor | None = None, rectify: bool = True) -> Tensor:
+        convolution, images = x
+        after = self.convolution.After(layer, beside, rectify)
+        return self.convolution.convolve(images, self.weights[convolution], *strides(convolution), after)
 
 
 class Convolution(torch.autograd.Function):

@@ -1,6 +1,5 @@
 """Work on a GPU that is the same at every step, recorded once and then started with a single call."""
 
-import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,21 +10,6 @@ from torch import Tensor
 MOST_CONSTANTS = 64
 MOST_RECORDINGS = 4
 # kept at a time: each owns the memory that its kernels work in
-RECORDING = threading.Lock()
-# a process may record one graph at a time
-
-
-class Own(threading.local):
-    """Each thread's own stream to record on.
-
-    Libraries keep a work space for each stream, which recordings of two threads must not share. Not one a recorder:
-    torch has 32 streams and hands them out in turn, so that one of many would be a stream on which others work.
-    """
-
-    stream: torch.cuda.Stream | None = None
-
-
-OWN = Own()
 
 
 class Constants:
@@ -95,7 +79,7 @@ class Recorder:
         found.inputs = [tensor.clone() for tensor in given]
         found.sources = list(given)
         found.graph = torch.cuda.CUDAGraph()
-        OWN.stream = OWN.stream or torch.cuda.Stream()
-        with RECORDING, torch.cuda.graph(found.graph, stream=OWN.stream, capture_error_mode="thread_local"):
+        # other threads of this process, which paint or load, may do what a recording must not
+        with torch.cuda.graph(found.graph, capture_error_mode="thread_local"):
             found.outputs = function(*found.inputs)
         found.constants = self.constants.young, self.constants.old

@@ -6,6 +6,7 @@ import triton.language as tl
 from torch import Tensor
 
 from samc.gradients.convolution import PROGRAMS
+from samc.gradients.starting import start_kernel
 
 SPLITS = 32
 # of a group's pixels, summed up apart
@@ -145,11 +146,13 @@ def normalise(
     mean, variance, deviation = (torch.empty(groups, channels, device=x.device) for _ in range(3))
     y = torch.empty_like(x)
     tile = (channels, wide, block, splits)
-    sums_kernel[(splits, groups)](
-        x, x, x, weight, bias, mean, deviation, part, starts, area, 0, 0, *tile, False, num_warps=4
-    )
+    start_kernel(
+        sums_kernel, (splits, groups),
+        x, x, x, weight, bias, mean, deviation, part, starts, area, 0, 0, *tile, False, num_warps=4,
+    )  # fmt: skip
     programs = blocks(x, groups, area, block)
-    normalise_kernel[(programs, groups)](
+    start_kernel(
+        normalise_kernel, (programs, groups),
         x, x if beside is None else beside, y, weight, bias, mean, variance, deviation, part, starts, area, epsilon,
         int(beside is not None), int(rectify), *tile, num_warps=4,
     )  # fmt: skip
@@ -168,11 +171,13 @@ def normalise_back(
     dbeside = torch.empty_like(x) if has_beside else None
     tile = (channels, wide, block, splits)
     flags = int(has_beside), int(rectify)
-    sums_kernel[(splits, groups)](
-        x, y, dy, weight, bias, mean, deviation, part, starts, area, *flags, *tile, True, num_warps=4
-    )
+    start_kernel(
+        sums_kernel, (splits, groups),
+        x, y, dy, weight, bias, mean, deviation, part, starts, area, *flags, *tile, True, num_warps=4,
+    )  # fmt: skip
     programs = blocks(x, groups, area, block)
-    back_kernel[(programs, groups)](
+    start_kernel(
+        back_kernel, (programs, groups),
         x, y, dy, dx, dx if dbeside is None else dbeside, weight, bias, mean, deviation, slopes, part, starts,
         area, *flags, *tile, num_warps=4,
     )  # fmt: skip

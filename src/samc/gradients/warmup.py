@@ -1,9 +1,10 @@
 """Compiling the kernels that a network needs, all at once: each takes half a second, and cores are idle meanwhile."""
 
 import os
-import threading
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from samc.gradients.starting import only_compile
+
 if TYPE_CHECKING:
     from samc.gradients.fold import Folding
-
-COMPILING = threading.Lock()
-# networks that start in several threads need the same kernels: the first compiles them, the others find them
 
 
 class Survey:
@@ -24,19 +24,23 @@ class Survey:
     def __init__(self) -> None:
         self.convolutions: dict[tuple, tuple[nn.Conv2d, Tensor]] = {}
         self.normalisations: dict[int, tuple[nn.BatchNorm2d, Tensor]] = {}
+        self.steady: dict[tuple, tuple[tuple, nn.BatchNorm2d, Tensor | None, bool]] = {}
+        self.last: tuple = ()
 
     def convolve(self, layer: nn.Conv2d, x: Tensor) -> Tensor:
-        self.convolutions[tuple(layer.weight.shape), layer.stride, tuple(x.shape)] = layer, x
+        self.last = tuple(layer.weight.shape), layer.stride, tuple(x.shape)
+        self.convolutions[self.last] = layer, x
         return F.conv2d(x, layer.weight, stride=layer.stride, padding=layer.padding)
 
     def normalise(self, layer: nn.BatchNorm2d, x: Tensor, beside: Tensor | None = None, rectify: bool = True) -> Tensor:
         self.normalisations[x.shape[1]] = layer, x
+        self.steady[self.last, beside is None, rectify] = self.last, layer, beside, rectify
         return x
 
 
 @torch.no_grad()
 def warm_up(folding: "Folding", shape: tuple[int, ...], kind: torch.dtype, device: torch.device) -> None:
-    """Run every kernel once on two images, many at a time; the first run compiles."""
+    """Compile every kernel for two images, many at a time; nothing is computed."""
     survey = Survey()
     zeros = torch.zeros(2, *shape, device=device).contiguous(memory_format=torch.channels_last)
     folding.model.features(zeros, survey)
@@ -46,12 +50,25 @@ def warm_up(folding: "Folding", shape: tuple[int, ...], kind: torch.dtype, devic
         jobs += convolution_jobs(folding, layer, image.to(kind), weights[layer], starts)
     for norm, image in survey.normalisations.values():
         jobs.append(partial(normalisation_job, folding, norm, image.to(kind), starts))
-    # on the caller's stream: on another one, kernels would not wait until what they read has been written
-    start, stream = torch.cuda.set_stream, torch.cuda.current_stream(device)
+    for key, norm, beside, rectify in survey.steady.values() if kind == torch.float32 else ():
+        layer, image = survey.convolutions[key]
+        after = folding.convolution.After(norm, beside, rectify)
+        how = layer.stride[0], layer.padding[0]
+        jobs.append(partial(folding.convolution.convolve, image, weights[layer], *how, after))
     workers = min(len(jobs), os.cpu_count() or 1)
-    with COMPILING, ThreadPoolExecutor(workers, initializer=start, initargs=(stream,)) as pool:
+    with one_at_a_time(), ThreadPoolExecutor(workers, initializer=only_compile) as pool:
         for done in [pool.submit(job) for job in jobs]:
             done.result()
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Processes that start together need the same kernels: the first compiles them, the others find them on disk."""
+    import fcntl  # noqa: PLC0415  (where there is no such thing, Triton is not either)
+
+    with open(os.path.join(tempfile.gettempdir(), f"samc-kernels-{os.getuid()}"), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def convolution_jobs(

@@ -119,10 +119,9 @@ class SAMC(GEM):
     def end_task(self, task: Task) -> None:
         """Line 16: ξ ← OPT_ξ(ξ, M_t, D_t, β): a few steps of SGD from masked to true images of this task."""
         super().end_task(task)
-        if self.autoencoder is None or not self.autoencoder_steps:
-            return
-        rows = torch.randint(len(task.x), (10 * self.autoencoder_steps,), generator=self.random)
-        for some in rows.split(250):
+        steps = self.autoencoder_steps if self.autoencoder else 0
+        rows = torch.randint(len(task.x), (10 * steps,), generator=self.random)
+        for some in rows.split(250) if steps else ():
             with self.clock("autoencoder"):
                 x, y = self.admit(task.x[some], task.y[some], task.id)
                 kept, _ = self.salient(self.explain(task.id, x, y)[0].cpu().numpy())
