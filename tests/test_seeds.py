@@ -2,7 +2,6 @@
 
 import io
 import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -13,15 +12,15 @@ from rich.console import Console
 
 from samc.cli import run as cli_run
 from samc.cli import seeds
-from samc.cli.progress import Bar, live
+from samc.cli.progress import bar, live
 from samc.errors import ConfigError, DataError
+from samc.experiments import local
 from samc.gradients import flat_parameters
 from samc.learners import GEM, NetworkLearner
 from samc.models import ReducedResNet18
 from samc.protocol import run
 from toys import coloured_squares
 
-CPU = torch.device("cpu")
 EMBEDDED = ("--dataset", "split-synthetic", "--n-tasks", 2, "--samples-per-task", 20, "--device", "cpu")
 QUICK = ("--dataset", "npz:tiny.npz", "--n-tasks", 2, "--device", "cpu")
 
@@ -33,13 +32,6 @@ def samc(command, tmp_path, monkeypatch):
     x = np.random.default_rng(0).integers(0, 256, (60, 10, 10, 3), dtype=np.uint8)
     np.savez("tiny.npz", x=x, y=np.arange(60) % 4)
     return command
-
-
-@pytest.fixture(params=[1, 2], ids=["one after the other", "side by side"])
-def at_once(request, monkeypatch):
-    """Both ways to learn several seeds, on the CPU."""
-    monkeypatch.setitem(seeds.AT_ONCE, "cpu", request.param)
-    return request.param
 
 
 def left(folder):
@@ -112,26 +104,14 @@ def test_the_records_are_those_of_single_runs(samc, tmp_path):
     [("gem",), ("eec", "--encoder-steps", 2)],  # eec makes networks as it goes, from a random state that all share
 )
 def test_side_by_side_the_records_are_the_same(samc, tmp_path, monkeypatch, model):
+    """As on a GPU, in processes of their own; here they are told to use as many threads as this one."""
     how = ("run", "--model", *model, *QUICK, "--seeds", "0-2")
     assert samc(*how, "--out", "alone")[0] == 0
-    monkeypatch.setitem(seeds.AT_ONCE, "cpu", 3)
+    monkeypatch.setitem(cli_run.AT_ONCE, "cpu", 3)
+    monkeypatch.setattr(cli_run, "Local", partial(local.Local, threads=1))
     assert samc(*how, "--out", "together")[0] == 0
     for seed in range(3):
         assert left(tmp_path / "together" / f"seed{seed}") == left(tmp_path / "alone" / f"seed{seed}")
-
-
-def test_side_by_side_the_networks_are_the_same(at_once):
-    stream = coloured_squares(per_class=10)
-    learners = [GEM(6, (3, 12, 12), lr=0.03, budget_images=2, seed=seed) for seed in (0, 1)]
-
-    def learn(learner, watcher):
-        run(stream, learner, watchers=[watcher])
-
-    assert seeds.attempt_all([partial(learn, learner) for learner in learners], CPU) == [None, None]
-    for seed, learner in enumerate(learners):
-        alone = GEM(6, (3, 12, 12), lr=0.03, budget_images=2, seed=seed)
-        run(stream, alone)
-        assert torch.equal(flat_parameters(learner.model), flat_parameters(alone.model))
 
 
 def test_networks_that_are_made_at_once_start_as_they_would_alone():
@@ -155,7 +135,7 @@ def test_without_a_place_the_folder_is_named_by_the_seeds(samc, tmp_path):
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_a_seed_that_fails_does_not_cost_the_other(samc, tmp_path, monkeypatch, at_once, failing):
+def test_a_seed_that_fails_does_not_cost_the_other(samc, tmp_path, monkeypatch, failing):
     step = NetworkLearner.step
 
     def break_(learner, gradient):
@@ -173,7 +153,7 @@ def test_a_seed_that_fails_does_not_cost_the_other(samc, tmp_path, monkeypatch, 
 
 @pytest.mark.parametrize("file", ["record.json", "memory.samc"])
 def test_what_is_there_already_stops_everything_before_training(samc, tmp_path, monkeypatch, file):
-    monkeypatch.setattr(cli_run, "run", lambda *_, **__: pytest.fail("a seed was trained"))
+    monkeypatch.setattr(local, "learn", lambda *_, **__: pytest.fail("a seed was trained"))
     (tmp_path / "here" / "seed1").mkdir(parents=True)
     (tmp_path / "here" / "seed1" / file).write_text("precious")
     code, _, err = samc("run", "--model", "gem", *QUICK, "--seeds", "0-2", "--out", "here")
@@ -199,33 +179,12 @@ def test_a_finished_seed_outlives_an_interrupt(samc, tmp_path, monkeypatch):
     assert left(tmp_path / "here" / "seed0")[0]["config"]["seed"] == 0
 
 
-def test_an_interrupt_stops_every_thread_at_its_next_step(samc, tmp_path, monkeypatch):
-    monkeypatch.setitem(seeds.AT_ONCE, "cpu", 2)
-    steps = []
-
-    def interrupt(learner, gradient):
-        if learner.seed == 0:
-            raise KeyboardInterrupt
-        steps.append(learner.seed)
-        time.sleep(0.5)
-
-    monkeypatch.setattr(NetworkLearner, "step", interrupt)
-    code, _, err = samc("run", "--model", "finetune", *QUICK, "--seeds", "0-2", "--out", "here")
-    assert (code, err) == (130, "samc: interrupted; nothing half-written is left\n")
-    assert len(steps) <= 2
-    assert not (tmp_path / "here").exists()
-
-
-def test_all_seeds_share_one_display(at_once):
+def test_all_seeds_share_one_display():
     console = Console(file=io.StringIO(), force_terminal=True, width=160)
     stream = coloured_squares(per_class=10)
-
-    def learn(bar, watcher):
-        run(stream, GEM(6, (3, 12, 12)), watchers=[bar, watcher])
-
     with live(console) as progress:
-        bars = [Bar(progress, f"gem, seed {seed}") for seed in (0, 1)]
-        assert seeds.attempt_all([partial(learn, bar) for bar in bars], CPU) == [None, None]
+        for watcher in [bar(progress, f"gem, seed {seed}") for seed in (0, 1)]:
+            run(stream, GEM(6, (3, 12, 12)), watchers=[watcher])
         assert progress.finished
     shown = console.file.getvalue()
     assert "gem, seed 0  ACC so far" in shown

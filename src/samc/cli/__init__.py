@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import typer
 
-from samc.cli import data, demo, memory, report, run
+from samc.cli import data, demo, memory, report, reproduce, run
 from samc.errors import UserError
 
 INTERRUPTED = 130
@@ -25,6 +25,8 @@ Examples:
   samc models                                         all methods, one line each
 
   samc report runs                                    runs side by side, mean and deviation over seeds
+
+  samc reproduce table1 --quick                       a table of the paper, here on the embedded stream
 
   samc memory info runs/first                         what a run remembers, byte by byte
 
@@ -45,6 +47,7 @@ def app() -> typer.Typer:
     commands.command("demo")(demo.demo)
     commands.command("models")(report.models)
     commands.command("report")(report.report)
+    commands.command("reproduce")(reproduce.reproduce)
     commands.add_typer(data.app, name="data")
     commands.add_typer(memory.app, name="memory")
     return commands

@@ -14,7 +14,7 @@ MOST_BYTES = 64 << 20
 class Painted:
     """A rule's pictures of the batches that it was last asked for; each is known by its bytes.
 
-    They are made from the memory and can be made again: working space, like the dense images that a task is learnt with.
+    They are made from the memory and can be made again: working space, like the dense images of a task.
     """
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -56,6 +56,7 @@ News = Callable[[Job, dict[str, Any]], None]
 # told how a job goes on: what its narrator tells, by name
 
 
+@runtime_checkable
 class Engine(Protocol):
     """Where jobs are learnt. A job is asked for only when there is room for it, and each comes back once."""
 
