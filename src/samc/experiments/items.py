@@ -128,7 +128,7 @@ def by_threshold() -> tuple[Variant, ...]:
 
 def by_size() -> tuple[Variant, ...]:
     return tuple(
-        replace(each, label=f"{each.model}, {size}", settings={**each.settings, "buffer_size": size}, at=size)
+        replace(each, label=f"{each.model}, {size}", settings={**each.settings, "buffer_size": size}, at=float(size))
         for size in SIZES
         for each in (SAMC, RAW[0])
     )
