@@ -26,6 +26,8 @@ Examples:
 
   samc report runs                                    runs side by side, mean and deviation over seeds
 
+  samc compare runs/demo/gem runs/demo/samc           two runs in detail, if they are on equal terms
+
   samc memory info runs/first                         what a run remembers, byte by byte
 
   samc demo                                           three methods, one table, one picture
@@ -45,6 +47,7 @@ def app() -> typer.Typer:
     commands.command("demo")(demo.demo)
     commands.command("models")(report.models)
     commands.command("report")(report.report)
+    commands.command("compare")(report.compare)
     commands.add_typer(data.app, name="data")
     commands.add_typer(memory.app, name="memory")
     return commands
