@@ -143,7 +143,7 @@ def test_the_same_table_in_three_formats():
     assert r"| a \| b | **1** |" in text
     assert text.count(note) == 1
     assert text.index(own) < text.index("## two") < text.index(note)
-    assert comma_separated(sections) == f"name,value\na | b,{1 / 3}\nc,\n"
+    assert comma_separated([row.raw for row in rows]) == f"name,value\na | b,{1 / 3}\nc,\n"
     assert r"a \textbar{} b & \textbf{1} \\" in latex(sections, "it")
     assert r"\label{tab:it-2}" in latex(sections, "it")
 
@@ -297,6 +297,8 @@ def test_the_theory_over_all_steps_and_images(tmp_path):
     assert rows[2][-3:] == ["exact", "20.0", "0.40"]
     publish(item, dict.fromkeys(found), tmp_path, {})
     assert table(tmp_path / "theory.md")[2][:2] == ["not run", "0"]
+    with pytest.raises(DataError, match="run it with --diagnose"):
+        publish(item, {key: replace(made, diagnosis=None) for key, made in found.items()}, tmp_path, {})
 
 
 def test_the_grids_best_point_can_be_pasted(tmp_path):
@@ -320,6 +322,8 @@ def test_the_grids_best_point_can_be_pasted(tmp_path):
     assert "ewc" not in pasted
     assert pasted["samc"]["lr"] == {"value": 0.03, "grid": old["samc"]["lr"]["grid"], "source": "grid"}
     assert pasted["samc"]["codec"] == old["samc"]["codec"]
+    # every run of SAMC's grid corrects, whatever the preset says
+    assert pasted["samc"]["autoencoder_output"] == {"value": "correction", "grid": ["correction"], "source": "ours"}
     assert all(set(pasted[model]) == set(old[model]) for model in pasted)
 
 

@@ -47,7 +47,7 @@ def section(item: Item, stream: str, runs: Sequence[Runs]) -> Section:
         row(stream, each, figures.get(each.variant.paper, {}), best is not None and mean == best)
         for each, mean in zip(runs, means, strict=True)
     ]
-    counted = {each.any.fingerprint["accounting"] for each in runs if each.records}
+    counted = {each.first.fingerprint["accounting"] for each in runs if each.records}
     return Section(f"{item.name}, {stream}", COLUMNS, rows, (UNITS, *((MIXED,) if len(counted) > 1 else ())))
 
 
@@ -63,7 +63,7 @@ def row(stream: str, runs: Runs, paper: dict[str, float], best: bool) -> Row:
         texts, values = beside(figure, runs.over_seeds(percent(figure)), paper)
         shown += texts
         raw |= values
-    counted = runs.any.fingerprint["accounting"] if runs.records else None
+    counted = runs.first.fingerprint["accounting"] if runs.records else None
     memory = {
         "images_per_task": runs.mean(images_a_task),
         "accounting": counted,

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from samc.errors import DataError
 from samc.experiments.claims import StepClaims
 from samc.experiments.diagnosis import share
 from samc.experiments.items import Item
@@ -49,10 +50,10 @@ def sections(item: Item, found: Found) -> list[Section]:
 def rows_of(stream: str, runs: Runs) -> list[Row]:
     rows = []
     for seed, record in runs.records.items():
-        tasks = record.diagnosis["tasks"] if record.diagnosis else []
-        rows += [row(stream, seed, str(task["task"] + 1), task) for task in tasks]
-        if record.diagnosis and tasks:
-            rows.append(row(stream, seed, "all", over_all(record.diagnosis)))
+        if record.diagnosis is None:
+            raise DataError(f"{stream}, seed {seed}: the run was not asked to measure; run it with --diagnose")
+        rows += [row(stream, seed, str(task["task"] + 1), task) for task in record.diagnosis["tasks"]]
+        rows.append(row(stream, seed, "all", over_all(record.diagnosis)))
     rows += [row(stream, seed, "not run", {}) for seed in runs.missing]
     return rows
 

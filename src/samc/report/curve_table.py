@@ -5,24 +5,17 @@ from typing import Any
 
 from samc.experiments.items import Item
 from samc.report.runs import Runs, percent
-from samc.report.sheet import Column, Row, Section, with_deviation
 from samc.report.spread import Spread, spread
 
 
-def sections(item: Item, streams: Mapping[str, Sequence[Runs]]) -> list[Section]:
-    """One table a stream, in order."""
-    columns = [
-        Column(name) for name in ("variant", "seeds", "tasks learnt" if item.name == "first-task" else "at", "%")
-    ]
-    rows_of = along_tasks if item.name == "first-task" else along_settings
-    return [
-        Section(f"{item.name}, {stream}", columns, [row for each in runs for row in rows_of(stream, each)])
-        for stream, runs in streams.items()
-    ]
+def points(item: Item, streams: Mapping[str, Sequence[Runs]]) -> list[dict[str, Any]]:
+    """Along tasks for the first task's curve, else along the figure's axis."""
+    of = along_tasks if item.name == "first-task" else along_axis
+    return [each for stream, variants in streams.items() for runs in variants for each in of(stream, runs)]
 
 
-def along_tasks(stream: str, runs: Runs) -> list[Row]:
-    """The first task's accuracy after each task; nothing of runs that have not been."""
+def along_tasks(stream: str, runs: Runs) -> list[dict[str, Any]]:
+    """The first task's accuracy after each task; a variant that has not been run has no points."""
     curves = zip(*(record.first_task_curve for record in runs.records.values()), strict=True)
     return [
         point(stream, runs, {"tasks_learnt": number}, "first_task_accuracy", spread([100 * each for each in values]))
@@ -30,21 +23,18 @@ def along_tasks(stream: str, runs: Runs) -> list[Row]:
     ]
 
 
-def along_settings(stream: str, runs: Runs) -> list[Row]:
+def along_axis(stream: str, runs: Runs) -> list[dict[str, Any]]:
     return [point(stream, runs, {"at": runs.variant.at}, "acc", runs.over_seeds(percent("acc")))]
 
 
-def point(stream: str, runs: Runs, place: dict[str, Any], figure: str, values: Spread | None) -> Row:
-    mean, sd = (values.mean, values.sd) if values else (None, None)
-    shown = [runs.variant.label, runs.seeds, *map(str, place.values()), with_deviation(mean, sd, 2)]
-    raw = {
+def point(stream: str, runs: Runs, place: Mapping[str, Any], figure: str, values: Spread | None) -> dict[str, Any]:
+    return {
         "stream": stream,
         "method": runs.variant.model,
         "variant": runs.variant.label,
         "seeds": len(runs.records),
         "seeds_asked": runs.asked,
         **place,
-        f"{figure}_mean": mean,
-        f"{figure}_sd": sd,
+        f"{figure}_mean": values.mean if values else None,
+        f"{figure}_sd": values.sd if values else None,
     }
-    return Row(shown, raw)

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from samc.files import write_whole
 from samc.report.paper import paper, published
@@ -192,6 +193,8 @@ def legend(figure: Figure, panels: Sequence[Axes]) -> None:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     if handles:
+        # curves with their bars before bare lines
+        handles = dict(sorted(handles.items(), key=lambda pair: isinstance(pair[1], Line2D)))
         panels[-1].legend(
             list(handles.values()), list(handles), loc="upper left", bbox_to_anchor=(1.02, 1.02), frameon=False,
             fontsize=8.5, handlelength=2.6, borderaxespad=0,

@@ -24,7 +24,7 @@ NOTE = (
     "best point among few of many is no choice yet."
 )
 HEAD = """# The best point of each grid on held-out training images, in the shape of presets.yaml.
-# Settings that were not searched are as they were.
+# Settings that were not searched are as the runs had them.
 """
 
 
@@ -139,9 +139,16 @@ def as_presets(found: Found) -> str:
             assert search.best
             told = f"{len(search.run)} of {len(search.points)} points, ACC {accuracy(search.best):.2f} % held out"
             lines.append(f"    {search.method}:  # {told}")
-            values = search.values(search.best)
             for name, entry in search.entries.items():
-                made = {"value": values[name], "grid": entry["grid"], "source": "grid"} if name in values else entry
-                text = yaml.safe_dump(dict(made), default_flow_style=True, sort_keys=False, width=10_000).strip()
+                made = entry_of(search, search.best, name, entry)
+                text = yaml.safe_dump(made, default_flow_style=True, sort_keys=False, width=10_000).strip()
                 lines.append(f"      {name}: {text}")
     return HEAD + "\n".join(["grid:" if lines else "grid: {}", *lines]) + "\n"
+
+
+def entry_of(search: Search, best: Runs, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A preset's entry with the value of the best point; others stay, unless the runs had another."""
+    value = best.variant.settings.get(name, entry["value"])
+    if name in search.searched:
+        return {"value": value, "grid": entry["grid"], "source": "grid"}
+    return dict(entry) if value == entry["value"] else {"value": value, "grid": [value], "source": "ours"}

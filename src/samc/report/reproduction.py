@@ -1,5 +1,6 @@
 """Records to the paper's tables and figures, as files: one entry for every item; it never trains."""
 
+import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from samc.experiments.pictures import unpacked
 from samc.files import write_whole
 from samc.record import RunRecord
 from samc.report import accuracy_table, claims_table, cost_table, curve_table, curves, gallery, grid_table, stored_table
-from samc.report.runs import Found, Key, by_stream
+from samc.report.runs import Found, Key, by_stream, learnt_on
 from samc.report.sheet import Section, comma_separated, latex, markdown
 
 TABLES: dict[str, Callable[[Item, Found], list[Section]]] = {
@@ -54,8 +55,8 @@ def publish(item: Item, found: Found, folder: Path, pictures: Mapping[Key, bytes
 def tables(item: Item, found: Found, folder: Path) -> list[Path]:
     sections = TABLES[item.name](item, found)
     texts = {
-        "md": f"# {item.name}: {item.what}\n\n{markdown(sections)}",
-        "csv": comma_separated(sections),
+        "md": "\n\n".join([f"# {item.name}: {item.what}", markdown(sections), *learnt_on(found.values())]) + "\n",
+        "csv": comma_separated([row.raw for section in sections for row in section.rows]),
         "tex": latex(sections, item.name),
     }
     if item.name == "grid":
@@ -65,14 +66,10 @@ def tables(item: Item, found: Found, folder: Path) -> list[Path]:
 
 def figures(item: Item, found: Found, folder: Path) -> list[Path]:
     """Panels only for streams with runs, and the figures behind every curve as CSV."""
-    streams = {stream: runs for stream, runs in drawn(item, found).items()}
-    paths = [written(folder / f"{item.name}.csv", comma_separated(curve_table.sections(item, streams)))]
+    streams = by_stream(found, axis=AXES.get(item.name, ("accounting",)))
+    paths = [written(folder / f"{item.name}.csv", comma_separated(curve_table.points(item, streams)))]
     run = {stream: runs for stream, runs in streams.items() if any(each.records for each in runs)}
     return [*curves.save(lambda: FIGURES[item.name](run), folder / item.name), *paths] if run else paths
-
-
-def drawn(item: Item, found: Found) -> curves.Streams:
-    return by_stream(found, axis=AXES.get(item.name, ("accounting",)))
 
 
 def galleries(found: Found, folder: Path, pictures: Mapping[Key, bytes]) -> list[Path]:
@@ -85,7 +82,9 @@ def galleries(found: Found, folder: Path, pictures: Mapping[Key, bytes]) -> list
         paths[stream] = folder / f"gallery-{stream}.png"
         items = unpacked(content)
         tasks = spread_over(sorted({item.task for item in items}), MOST_TASKS)
-        gallery.draw([item for item in items if item.task in tasks], paths[stream], heading(stream, record))
+        picture = io.BytesIO()
+        gallery.draw([item for item in items if item.task in tasks], picture, heading(stream, record))
+        write_whole(paths[stream], picture.getvalue(), replace=True)
     return list(paths.values())
 
 

@@ -1,13 +1,13 @@
 """docs/results.md from a shelf of records: every item's tables and figures, their machines, and what is missing."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from samc.experiments.items import ITEMS, Item, Variant
 from samc.experiments.shelf import Shelf
 from samc.record import RunRecord
 from samc.report.reproduction import FIGURES, TABLES
-from samc.report.runs import Found
+from samc.report.runs import Found, learnt_on
 from samc.report.sheet import markdown
 
 INTRODUCTION = """# Results
@@ -45,7 +45,7 @@ def page(shelf: Shelf, *, beside: str = "", quick: bool = False) -> str:
     jobs = {name: record for account in accounts for name, record in account.jobs.items()}
     run = [record for record in jobs.values() if record]
     counted = f"{len(run):,} of {len(jobs):,} runs are here."
-    parts = [INTRODUCTION, f"{counted} {learnt_on(run)}" if run else counted]
+    parts = [INTRODUCTION, " ".join([counted, *learnt_on(run)])]
     parts += [part for account in accounts for part in section(account, beside)]
     return "\n\n".join(parts) + "\n"
 
@@ -54,26 +54,17 @@ def section(account: Account, beside: str) -> list[str]:
     item, run = account.item, account.run
     parts = [f"## {item.name}: {item.what}"]
     if run:
-        parts += shown(item, run, beside)
-        parts.append(learnt_on(record for record in run.values() if record))
+        parts += [*shown(item, run, beside), *learnt_on(run.values())]
     return [*parts, *not_run(account.found)]
 
 
 def shown(item: Item, run: Found, beside: str) -> list[str]:
     """Tables as they are, figures as links."""
     if item.name in TABLES:
-        return [markdown(TABLES[item.name](item, run), level=3).rstrip()]
+        return [markdown(TABLES[item.name](item, run), level=3)]
     if item.name in FIGURES:
         return [f"![{item.what}]({beside}{item.name}.png)"]
     return [f"![{stream}: {item.what}]({beside}{item.name}-{stream}.png)" for stream in streams_of(run)]
-
-
-def learnt_on(records: Iterable[RunRecord]) -> str:
-    places = {
-        f"{record.device['name']} (torch {record.versions['torch']}, samc {record.versions['samc']})"
-        for record in records
-    }
-    return f"Learnt on {'; '.join(sorted(places))}."
 
 
 def not_run(found: Found) -> list[str]:

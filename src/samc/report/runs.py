@@ -35,7 +35,7 @@ class Runs:
         return f"{len(self.records)} of {self.asked}" if self.missing else f"{self.asked}"
 
     @property
-    def any(self) -> RunRecord:
+    def first(self) -> RunRecord:
         """One of the records, for what is the same in all."""
         return next(iter(self.records.values()))
 
@@ -96,6 +96,16 @@ def told(differences: Mapping[str, tuple[Any, Any]]) -> str:
             place, a, b = f", entry {number + 1},", repr(first[number]), repr(second[number])
         parts.append(f"{name}{place} is {a} in the first, {b} in the second")
     return "; ".join(parts)
+
+
+def learnt_on(records: Iterable[RunRecord | None]) -> list[str]:
+    """Where, and with what: a sentence with every machine and version, or none of no runs."""
+    places = {
+        f"{record.device['name']} (torch {record.versions['torch']}, samc {record.versions['samc']})"
+        for record in records
+        if record
+    }
+    return [f"Learnt on {'; '.join(sorted(places))}."] if places else []
 
 
 def percent(name: str) -> Callable[[RunRecord], float]:

@@ -75,7 +75,7 @@ def markdown(sections: Sequence[Section], level: int = 2) -> str:
     """Tables under their titles; what is noted of all of them stands once, at the end."""
     shared = [note for note in sections[0].notes if all(note in each.notes for each in sections)] if sections else []
     parts = [markdown_section(each, level, [note for note in each.notes if note not in shared]) for each in sections]
-    return "\n\n".join([*parts, *shared]) + "\n"
+    return "\n\n".join([*parts, *shared])
 
 
 def markdown_section(section: Section, level: int, notes: Sequence[str]) -> str:
@@ -88,9 +88,8 @@ def markdown_section(section: Section, level: int, notes: Sequence[str]) -> str:
     return "\n\n".join([f"{'#' * level} {section.title}", table, *notes])
 
 
-def comma_separated(sections: Sequence[Section]) -> str:
-    """One line a row, whatever its section; sections with other figures leave cells empty."""
-    rows = [row.raw for section in sections for row in section.rows]
+def comma_separated(rows: Sequence[Mapping[str, Any]]) -> str:
+    """One line a row, every digit; what a row does not have is empty."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     file = io.StringIO()
     writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
