@@ -28,6 +28,8 @@ Examples:
 
   samc reproduce table1 --quick                       a table of the paper, here on the embedded stream
 
+  samc compare runs/demo/gem runs/demo/samc           two runs in detail, if they are on equal terms
+
   samc memory info runs/first                         what a run remembers, byte by byte
 
   samc demo                                           three methods, one table, one picture
@@ -48,6 +50,7 @@ def app() -> typer.Typer:
     commands.command("models")(report.models)
     commands.command("report")(report.report)
     commands.command("reproduce")(reproduce.reproduce)
+    commands.command("compare")(report.compare)
     commands.add_typer(data.app, name="data")
     commands.add_typer(memory.app, name="memory")
     return commands

@@ -1,4 +1,4 @@
-"""`samc models` and `samc report`: what there is to run, and what has been run."""
+"""`samc models`, `samc report` and `samc compare`: what there is to run, and what has been run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from samc.learners import LEARNERS, described
+from samc.record import RunRecord
+from samc.report.compare import compare as compared
 from samc.report.comparison import HEADER, find, markdown, tables
 
 
@@ -50,3 +52,18 @@ def report(
         for row in rows:
             table.add_row(*row.cells())
         console.print(table)
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(help="a run's folder, or its record.json")],
+    second: Annotated[Path, typer.Argument(help="another one's")],
+) -> None:
+    """Put two runs side by side: figures, memory, seconds, and every setting that differs.
+
+    Runs on different terms (stream, classes, images, budget, epochs) are refused, with what differs.
+
+    Examples:
+
+      samc compare runs/demo/gem runs/demo/samc
+    """
+    print(compared(RunRecord.load(first), RunRecord.load(second)))

@@ -67,8 +67,9 @@ def reproduce(
 ) -> None:
     console, shelf = Console(), Shelf(out)
     wanted = items(item, quick)
-    terms = {"streams": named_streams(datasets, quick), "seeds": parse(seeds) if seeds else None, "quick": quick}
-    needed = {each.name: each.jobs(models=named_models(models), **terms) for each in wanted}
+    numbers = parse(seeds) if seeds else None
+    some = named_streams(datasets, quick), numbers, named_models(models), quick
+    needed = {each.name: each.jobs(*some) for each in wanted}
     asked = list(dict.fromkeys(job for jobs_of_item in needed.values() for job in jobs_of_item.values()))
     left = [job for job in asked if shelf.find(job) is None]
     console.print(f"{len(asked)} runs, {len(asked) - len(left)} of them done, in {out}", highlight=False)

@@ -10,6 +10,7 @@ from typing import Any
 from samc import metrics
 from samc.errors import DataError
 from samc.record import FILE, RunRecord
+from samc.report.runs import bytes_beside, memory_bytes
 
 HEADER = ("method", "seeds", "ACC %", "BWT", "just learnt %", "bytes of memory", "bytes beside", "images", "seconds")
 
@@ -30,12 +31,7 @@ class Row:
         return [100 * getattr(record, figure) for record in self.records]
 
     def cells(self) -> list[str]:
-        memory = self.records[0].memory
-        # records before 0.2 count what is beside the memory among its parts only
-        held, kept = (
-            memory.get("memory_bytes", memory["bytes"]),
-            max(memory["bytes"], sum(memory["bytes_by_part"].values())),
-        )
+        first = self.records[0]
         seconds = statistics.fmean(record.seconds["total"] for record in self.records)
         return [
             self.method,
@@ -43,9 +39,9 @@ class Row:
             spread(self.figures("acc")),
             spread(self.figures("bwt"), "+"),
             f"{self.mean('just learnt'):.1f}",
-            f"{held:,}",
-            f"{kept - held:,}",
-            f"{sum(memory['images_per_task']):,}",
+            f"{memory_bytes(first):,}",
+            f"{bytes_beside(first):,}",
+            f"{sum(first.memory['images_per_task']):,}",
             f"{seconds:.0f}",
         ]
 

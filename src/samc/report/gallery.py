@@ -1,6 +1,7 @@
 """The picture of a memory: truth, saliency, kept pixels and completed image, one column an image."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ PANEL = 0.95
 # inches a side
 
 
-def draw(items: Sequence[Remembered], path: Path, title: str) -> None:
+def draw(items: Sequence[Remembered], file: Path | BytesIO, title: str) -> None:
     """Tasks from left to right, their images under each other's stages; below each image what it took."""
     tasks = sorted({item.task for item in items})
     widths = [sum(item.task == task for item in items) for task in tasks]
@@ -43,7 +44,7 @@ def draw(items: Sequence[Remembered], path: Path, title: str) -> None:
                     axes.set_xlabel(f"{item.nbytes:,} bytes\n{item.mask.mean():.0%} kept", fontsize=7)
                 if column == number == 0:
                     axes.set_ylabel(name, fontsize=9)
-    figure.savefig(path)
+    figure.savefig(file)
 
 
 def panels(item: Remembered) -> tuple[np.ndarray, ...]:

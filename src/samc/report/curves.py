@@ -1,0 +1,214 @@
+"""The paper's curves drawn from records: the first task's accuracy, ACC by threshold, ACC by memory size."""
+
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from samc.files import write_whole
+from samc.report.paper import paper, published
+from samc.report.runs import Runs, percent
+from samc.report.spread import Spread
+
+Streams = Mapping[str, Sequence[Runs]]
+
+RED = "#d62027"
+STYLES: dict[str, dict[str, Any]] = {
+    "samc": {"color": RED, "marker": "o", "linewidth": 2.4, "zorder": 10},
+    "samc, our default": {
+        "color": RED,
+        "marker": "o",
+        "markerfacecolor": "white",
+        "linestyle": (0, (4, 1.5)),
+        "zorder": 9,
+    },
+    "gem": {"color": "#0072b2", "marker": "s"},
+    "er": {"color": "#009e73", "marker": "^"},
+    "finetune": {"color": "#999999", "marker": "x"},
+    "ewc": {"color": "#e69f00", "marker": "v", "linestyle": "--"},
+    "lwf": {"color": "#56b4e9", "marker": "D", "linestyle": "--"},
+    "icarl": {"color": "#cc79a7", "marker": "P"},
+    "mer": {"color": "#000000", "marker": "<", "linestyle": "-."},
+    "ebm": {"color": "#8c6d00", "marker": ">", "linestyle": ":"},
+    "eec": {"color": "#5e3c99", "marker": "*", "linestyle": ":"},
+}
+# Okabe and Ito's colours, two darker ones, and a mark of its own for each: a line is known without its colour too
+NAMES = {
+    "gem": "GEM",
+    "er": "ER",
+    "ewc": "EWC",
+    "lwf": "LwF",
+    "icarl": "iCaRL",
+    "mer": "MER",
+    "ebm": "EBM",
+    "eec": "EEC",
+}
+TABLES_SIZE = 10
+# images a task in the paper's tables
+HIGH = 3.5
+# inches of a panel
+FIXED: Any = {"svg.hashsalt": "samc", "font.family": "DejaVu Sans", "font.size": 9}
+# the same records give the same file, byte for byte
+
+
+def name_of(label: str) -> str:
+    """A label as the field writes it."""
+    return NAMES.get(label, label.replace("samc", "SAMC", 1))
+
+
+def first_task(streams: Streams) -> Figure:
+    """One panel a stream, as wide as it has tasks; the band is a standard deviation to either side."""
+    tasks = {
+        stream: max(len(record.first_task_curve) for record in all_records(runs)) for stream, runs in streams.items()
+    }
+    figure, panels = empty(streams, [2.4 + 0.13 * count for count in tasks.values()], legend=1.7)
+    for axes, (stream, runs) in zip(panels, streams.items(), strict=True):
+        for each in sorted(runs, key=lambda each: each.variant.model != "samc"):
+            if each.records:
+                curve_of(axes, each)
+        axes.set_xlabel("tasks learnt")
+        axes.set_xlim(1 - 0.02 * tasks[stream], tasks[stream] * 1.02)
+        axes.set_xticks([1, *range(5, tasks[stream] + 1, 5)] if tasks[stream] > 8 else range(1, tasks[stream] + 1))
+    panels[0].set_ylabel("accuracy on the first task, %")
+    legend(figure, panels)
+    return figure
+
+
+def curve_of(axes: Axes, runs: Runs) -> None:
+    curves = 100 * np.array([record.first_task_curve for record in runs.records.values()])
+    x, mean = np.arange(1, curves.shape[1] + 1), curves.mean(0)
+    style = {"linewidth": 1.3, "markersize": 3.5, "zorder": 4, **STYLES.get(runs.variant.label, {})}
+    if len(curves) > 1:
+        sd = curves.std(0, ddof=1)
+        alpha = 0.16 if runs.variant.label == "samc" else 0.07
+        axes.fill_between(x, mean - sd, mean + sd, color=style["color"], alpha=alpha, linewidth=0, zorder=2)
+    axes.plot(x, mean, label=name_of(runs.variant.label), **style)
+
+
+def by_threshold(streams: Streams) -> Figure:
+    """ACC by threshold, with the one that the paper found best, and the paper's ACC there."""
+    figure, panels = empty(streams, [3.4] * len(streams), legend=1.75)
+    for axes, (stream, runs) in zip(panels, streams.items(), strict=True):
+        best = paper()["best-threshold"].get(stream)
+        points(axes, runs, "samc", "SAMC, mean ± sd")
+        if best is not None:
+            axes.axvline(best, color="#555555", linestyle=":", linewidth=1.2, zorder=1, label="the paper's best μ")
+            theirs(axes, best + 0.015, published("threshold", stream)["samc"], "samc", "paper, mean ± sd")
+        axes.set_xlabel("threshold μ")
+        axes.set_xlim(-0.04, 0.94)
+        axes.set_xticks(np.arange(10) / 10)
+    panels[0].set_ylabel("ACC, %")
+    legend(figure, panels)
+    return figure
+
+
+def by_size(streams: Streams) -> Figure:
+    """ACC by memory size of GEM and SAMC, with the paper's ACC at the size that its tables give."""
+    figure, panels = empty(streams, [3.4] * len(streams), legend=1.75)
+    for axes, (stream, runs) in zip(panels, streams.items(), strict=True):
+        for model in dict.fromkeys(each.variant.model for each in runs):
+            mine = [each for each in runs if each.variant.model == model]
+            points(axes, mine, model, f"{name_of(model)}, mean ± sd")
+            if model in published("memory-size", stream):
+                theirs(
+                    axes, TABLES_SIZE + 0.8, published("memory-size", stream)[model], model, f"{name_of(model)}, paper"
+                )
+        axes.set_xlabel("memory a task, in whole images")
+        axes.set_xticks(sorted({each.variant.at or 0 for each in runs}))
+    panels[0].set_ylabel("ACC, %")
+    legend(figure, panels)
+    return figure
+
+
+def points(axes: Axes, runs: Sequence[Runs], style: str, label: str) -> None:
+    """A line through the means, with a standard deviation to either side where there is one."""
+    found = [(each.variant.at or 0, each.over_seeds(percent("acc"))) for each in runs]
+    known: list[tuple[float, Spread]] = sorted(((at, acc) for at, acc in found if acc), key=lambda pair: pair[0])
+    if known:
+        x, spreads = zip(*known, strict=True)
+        axes.errorbar(
+            x,
+            [each.mean for each in spreads],
+            yerr=[math.nan if each.sd is None else each.sd for each in spreads],
+            label=label,
+            capsize=2.5,
+            elinewidth=1,
+            markersize=4.5,
+            **{"linewidth": 1.6, "zorder": 4, **STYLES[style]},
+        )
+
+
+def theirs(axes: Axes, at: float, figures: Mapping[str, float], style: str, label: str) -> None:
+    """The paper's figure, hollow, and a little to the right so that it does not lie on ours."""
+    colour, marker = STYLES[style]["color"], "D" if style == "samc" else STYLES[style]["marker"]
+    axes.errorbar(
+        [at], [figures["acc"]], yerr=[figures["acc_sd"]], label=label, color=colour, marker=marker, markersize=7,
+        markerfacecolor="white", linestyle="none", capsize=4, elinewidth=0.9, alpha=0.75, zorder=3,
+    )  # fmt: skip
+
+
+def of_seeds(runs: Sequence[Runs]) -> str:
+    """How many runs are behind a point: one number, or the fewest and the most."""
+    counts = sorted({len(each.records) for each in runs if each.records})
+    return " to ".join(map(str, dict.fromkeys((counts[0], counts[-1])))) + (" seed" if counts[-1] == 1 else " seeds")
+
+
+def all_records(runs: Sequence[Runs]) -> list[Any]:
+    return [record for each in runs for record in each.records.values()]
+
+
+def empty(streams: Streams, widths: Sequence[float], legend: float) -> tuple[Figure, list[Axes]]:
+    """Panels side by side under the streams' names, with room for a legend at the right, in inches."""
+    size = (sum(widths) + 0.45 * (len(widths) - 1) + 0.75 + legend, HIGH)
+    figure = Figure(figsize=size, dpi=150)
+    FigureCanvasAgg(figure)
+    grid = figure.add_gridspec(
+        1, len(widths), width_ratios=widths, left=0.65 / size[0], right=1 - (legend + 0.1) / size[0],
+        top=1 - 0.35 / HIGH, bottom=0.5 / HIGH, wspace=0.45 / (sum(widths) / len(widths)),
+    )  # fmt: skip
+    panels = []
+    for place, (stream, runs) in enumerate(streams.items()):
+        axes = figure.add_subplot(grid[place])
+        axes.set_title(stream, fontsize=10, fontweight="bold", loc="left")
+        axes.set_title(of_seeds(runs), fontsize=8, color="#555555", loc="right")
+        axes.grid(axis="y", color="#e3e3e3", linewidth=0.7)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        panels.append(axes)
+    return figure, panels
+
+
+def legend(figure: Figure, panels: Sequence[Axes]) -> None:
+    """One for all panels, right of the last; each name once."""
+    handles: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    if handles:
+        # curves with their bars before bare lines
+        handles = dict(sorted(handles.items(), key=lambda pair: isinstance(pair[1], Line2D)))
+        panels[-1].legend(
+            list(handles.values()), list(handles), loc="upper left", bbox_to_anchor=(1.02, 1.02), frameon=False,
+            fontsize=8.5, handlelength=2.6, borderaxespad=0,
+        )  # fmt: skip
+
+
+def save(draw: Callable[[], Figure], stem: Path) -> list[Path]:
+    """As PNG and SVG; equal figures give equal files."""
+    paths = []
+    with mpl.rc_context(FIXED):
+        figure = draw()
+        for kind in ("png", "svg"):
+            content, path = io.BytesIO(), stem.with_name(f"{stem.name}.{kind}")
+            figure.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
+            write_whole(path, content.getvalue(), replace=True)
+            paths.append(path)
+    return paths

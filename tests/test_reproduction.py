@@ -1,0 +1,425 @@
+"""The paper's tables and figures from records: right figures, gaps shown, and equal records give equal files."""
+
+import csv
+import io
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from record_makers import of_job, record
+from samc.config import presets
+from samc.errors import DataError
+from samc.experiments.items import ITEMS, Item, Variant, always
+from samc.experiments.jobs import Outcome
+from samc.experiments.pictures import Remembered
+from samc.experiments.shelf import Shelf
+from samc.report.paper import paper, published
+from samc.report.reproduction import publish, spread_over
+from samc.report.results_page import page
+from samc.report.runs import by_stream
+from samc.report.sheet import LATEX, Column, Row, Section, comma_separated, escaped, latex, markdown, number
+from samc.report.spread import Spread, spread, student, within
+
+PAPER_ITEMS = [name for name in ITEMS if name != "gallery"]
+
+
+def found_of(item, make, streams=None, **asked):
+    """An item's runs as `make` gives them for stream, variant, seed and job."""
+    return {key: make(*key, job) for key, job in item.jobs(streams, **asked).items()}
+
+
+def filled(name, gaps=True, **asked):
+    """Some of an item's runs, the same at every call: accuracies depend on variant and seed, every fifth is missing."""
+    item = ITEMS[name]
+    jobs = item.jobs(**asked)
+    accuracies = np.random.default_rng(0).uniform(0.3, 0.7, len(jobs))
+    found = {}
+    for place, ((key, job), acc) in enumerate(zip(jobs.items(), accuracies, strict=True)):
+        made = of_job(job, float(acc), -0.05, images=12 if job.config.model in ("samc", "gem") else 0)
+        if name == "theory":
+            made = replace(made, diagnosis=diagnosis())
+        found[key] = None if gaps and len(jobs) > 1 and place % 5 == 4 else made
+    return item, found
+
+
+def diagnosis():
+    """Two tasks, three measured steps: one falls although acute, one disagrees with the truth."""
+    step = {"task": 1, "past_task": 0, "loss_before": 1.0, "loss_after_short_step": 0.9, "reference_cosine": 0.5}
+    steps = [
+        {**step, "step": 0, "loss_after": 0.8, "product_applied": 1.0, "product_completed": 1.0, "product_true": 1.0},
+        {**step, "step": 1, "loss_after": 1.2, "product_applied": 1.0, "product_completed": 1.0, "product_true": -1.0},
+        {
+            **step,
+            "step": 2,
+            "loss_after": None,
+            "product_applied": -1.0,
+            "product_completed": -1.0,
+            "product_true": -1.0,
+        },
+    ]
+    memory = {"output_bound": 10.0, "squared_error_inside": 0.0, "squared_error_outside": 0.01, "psnr_inside": None,
+              "psnr_outside": 20.0, "ssim_inside": 1.0, "ssim_outside": 0.4}  # fmt: skip
+    shares = ("acute", "fell_when_acute", "fell_when_acute_after_short_step", "signs_agree", "truly_acute_when_acute")
+    tasks = [
+        {"task": 0, "measured_steps": 3, **dict.fromkeys(shares, 0.5), "reference_cosine": 0.5, "images": 30,
+         "output_error": 1.0, "bound_holds": 1.0, **memory},
+        {"task": 1, "measured_steps": 0, **dict.fromkeys(shares), "reference_cosine": None, "images": 10,
+         "output_error": 2.0, "bound_holds": 0.6, **memory},
+    ]  # fmt: skip
+    return {"tasks": tasks, "steps": steps, "memories": []}
+
+
+def table(path):
+    """A Markdown file's rows, as lists of cells."""
+    lines = [line for line in path.read_text().splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def lines_of(path):
+    return list(csv.DictReader(io.StringIO(path.read_text())))
+
+
+# over seeds
+
+
+@pytest.mark.parametrize(("freedom", "quantile"), [(1, 12.7062), (2, 4.3027), (4, 2.7764), (9, 2.2622), (29, 2.0452)])
+def test_students_quantile_is_the_printed_one(freedom, quantile):
+    assert student(freedom) == pytest.approx(quantile, abs=5e-5)
+    assert within(math.atan(student(freedom) / math.sqrt(freedom)), freedom) == pytest.approx(0.95)
+
+
+def test_many_degrees_are_nearly_normal():
+    assert student(10_000) == pytest.approx(1.9602, abs=5e-5)
+
+
+def test_mean_deviation_and_interval_by_hand():
+    values = spread([50.0, 52.0, 54.0, 56.0, 58.0])
+    assert (values.mean, values.sd) == (54, pytest.approx(math.sqrt(10)))
+    # 2.7764 · √10 / √5 = 3.9265
+    assert values.interval == pytest.approx((54 - 3.9265, 54 + 3.9265), abs=1e-4)
+    assert (Spread((1.0,)).sd, Spread((1.0,)).interval, spread([])) == (None, None, None)
+
+
+# formats
+
+
+def test_latex_escapes_whatever_it_is_given():
+    assert escaped("a_b & 5 % of $x^2$ {#1} ~\\") == (
+        r"a\_b \& 5 \% of \$x\textasciicircum{}2\$ \{\#1\} \textasciitilde{}\textbackslash{}"
+    )
+    assert escaped("−8.24 ± 1.47, μ – none") == r"$-$8.24 $\pm$ 1.47, $\mu$ -- none"
+    assert [escaped(character) for character in LATEX] == list(LATEX.values())
+
+
+@pytest.mark.parametrize("name", [name for name in PAPER_ITEMS if ITEMS[name].kind == "table"])
+def test_latex_tables_are_whole_and_hold_nothing_but_ascii(name, tmp_path):
+    publish(*filled(name), tmp_path, {})
+    text = (tmp_path / f"{name}.tex").read_text()
+    assert text.isascii()
+    for kind in ("table*", "tabular"):
+        assert text.count(f"\\begin{{{kind}}}") == text.count(f"\\end{{{kind}}}") > 0
+    assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
+    assert not re.search(r"(?<!\\)[_#]", re.sub(r"\\label\{[^}]*\}|table\*", "", text))
+    for tabular in re.findall(r"\\begin\{tabular\}\{(l?r*)\}(.*?)\\end\{tabular\}", text, flags=re.S):
+        widths = {
+            len(re.findall(r"(?<!\\)&", line)) + 1
+            for line in tabular[1].splitlines()
+            if line.endswith(r"\\") and "multicolumn" not in line
+        }
+        assert widths == {len(tabular[0])}
+
+
+def test_the_same_table_in_three_formats():
+    rows = [Row(["a | b", "1"], {"name": "a | b", "value": 1 / 3}, frozenset({1})), Row(["c", "–"], {"name": "c"})]
+    note, own = "of both.", "of one."
+    sections = [Section("one", [Column("x"), Column("y", "z")], rows, [note, own]), Section("two", [], [], [note])]
+    text = markdown(sections)
+    assert "| x | z: y |" in text
+    assert r"| a \| b | **1** |" in text
+    assert text.count(note) == 1
+    assert text.index(own) < text.index("## two") < text.index(note)
+    assert comma_separated([row.raw for row in rows]) == f"name,value\na | b,{1 / 3}\nc,\n"
+    assert r"a \textbar{} b & \textbf{1} \\" in latex(sections, "it")
+    assert r"\label{tab:it-2}" in latex(sections, "it")
+
+
+def test_numbers_as_they_are_shown():
+    assert number(-1234.5, 1) == "−1,234.5"
+    assert number(-0.001, 2, "+") == "0.00"
+    assert number(0.5, 1, "+") == "+0.5"
+    assert number(None) == "–"
+
+
+# the paper's figures
+
+
+def test_the_papers_figures_belong_to_rows_that_exist():
+    assert published("table1", "split-cifar100")["samc"] == {"acc": 56.16, "acc_sd": 1.01, "bwt": -8.24, "bwt_sd": 1.47}
+    assert published("table2", "split-mini-imagenet")["rule"]["acc"] == 44.10
+    assert published("images-stored", "split-cifar100")[0.9] == 112.5
+    assert published("table1", "split-synthetic") == {}
+    for name in ("table1", "table2"):
+        for stream in ITEMS[name].streams:
+            rows = {variant.paper for variant in ITEMS[name].variants(stream)}
+            assert set(published(name, stream)) == rows - {None}
+    thresholds = {variant.at for variant in ITEMS["images-stored"].variants("split-cifar100")}
+    assert set(published("images-stored", "split-cifar100")) == thresholds
+    for stream, best in paper()["best-threshold"].items():
+        assert presets()["paper"][stream]["samc"]["threshold"]["value"] == best
+
+
+# tables 1 and 2
+
+
+def small_table(accuracies, stream="split-cifar100"):
+    """Rows by label, with the accuracies of their seeds; None is a run that is missing."""
+    variants = {label: Variant(label, "gem", {}, label) for label in accuracies}
+    found = {}
+    for label, values in accuracies.items():
+        for seed, acc in enumerate(values):
+            made = None if acc is None else record(acc, -0.1, stream=stream, model="gem", seed=seed)
+            found[stream, variants[label], seed] = made
+    return Item("table1", "a table", "table", always(*variants.values())), found
+
+
+def test_a_row_stands_beside_the_papers(tmp_path):
+    item, found = small_table(
+        {"gem": [0.50, 0.52, 0.54, 0.56, 0.58], "er": [0.49, None, 0.50], "samc": [None, None], "ours": [0.3]}
+    )
+    publish(item, found, tmp_path, {})
+    header, _, gem, er, samc, ours = table(tmp_path / "table1.md")
+    assert header[:7] == [
+        "method", "seeds", "ACC: ours", "ACC: 95 % interval", "ACC: paper", "ACC: difference", "ACC: within 2 sd"
+    ]  # fmt: skip
+    assert gem[:7] == ["gem", "5", "**54.00 ± 3.16**", "50.07 to 57.93", "50.28 ± 1.28", "+3.72", "no"]
+    assert gem[7:12] == ["−10.00 ± 0.00", "−10.00 to −10.00", "−13.56 ± 1.11", "+3.56", "no"]
+    assert gem[12:] == ["10.0", "bytes", f"{20 * 10 * 3073:,}", "0"]
+    assert er[:2] == ["er", "2 of 3"]
+    assert er[4:7] == ["49.72 ± 1.82", "−0.22", "yes"]
+    assert samc[:7] == ["samc", "not run", "–", "–", "56.16 ± 1.01", "–", "–"]
+    assert ours[:7] == ["ours", "1", "30.00", "–", "–", "–", "–"]
+    rows = {row["method"]: row for row in lines_of(tmp_path / "table1.csv")}
+    assert float(rows["gem"]["acc_sd"]) == pytest.approx(math.sqrt(10), abs=1e-12)
+    assert float(rows["gem"]["acc_interval_high"]) == pytest.approx(54 + 3.92649, abs=1e-5)
+    assert rows["gem"]["acc_within_two_sd"] == "False"
+    assert (rows["samc"]["seeds"], rows["samc"]["seeds_asked"], rows["samc"]["acc_mean"]) == ("0", "2", "")
+    assert rows["samc"]["paper_acc_mean"] == "56.16"
+
+
+def test_accounts_may_differ_and_are_named_other_terms_may_not(tmp_path):
+    item, found = small_table({"gem": [0.5], "samc": [0.6]})
+    first, second = found
+    in_values = record(0.6, stream="split-cifar100", accounting="values", model="samc")
+    publish(item, {**found, second: in_values}, tmp_path, {})
+    assert [row[13] for row in table(tmp_path / "table1.md")[2:]] == ["bytes", "values"]
+    assert "Not all rows count their memory alike" in (tmp_path / "table1.md").read_text()
+    publish(item, found, tmp_path, {})
+    assert "Not all rows" not in (tmp_path / "table1.md").read_text()
+    other = replace(found[second], fingerprint={**found[second].fingerprint, "epochs": 2})
+    with pytest.raises(
+        DataError, match=r"'gem, seed 0' and 'samc, seed 0' .* epochs is 1 in the first, 2 in the second"
+    ):
+        publish(item, {first: found[first], second: other}, tmp_path, {})
+
+
+def test_only_the_axis_of_a_figure_may_differ(tmp_path):
+    item, found = filled("memory-size", gaps=False, streams=["split-cifar10"])
+    budgets = {record.fingerprint["budget_images"] for record in found.values()}
+    assert budgets == {10, 20, 30, 40, 50}
+    assert len(publish(item, found, tmp_path, {})) == 3
+    with pytest.raises(DataError, match="budget_images is 10 in the first, 20 in the second"):
+        by_stream(found)
+
+
+# the other tables
+
+
+def test_images_stored_ascend_beside_the_papers(tmp_path):
+    item = ITEMS["images-stored"]
+    found = found_of(
+        item, lambda stream, variant, seed, job: of_job(job, images=10 + seed) if variant.at in (0, 0.7) else None
+    )
+    publish(item, found, tmp_path, {})
+    rows = table(tmp_path / "images-stored.md")[2:]
+    assert [float(row[0]) for row in rows] == [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+    assert rows[0][1:] == ["3", "11.0 ± 1.0", "10.0", "+10.0"]
+    assert rows[7][1:] == ["3", "11.0 ± 1.0", "43.5", "−74.7"]
+    assert rows[9][1:] == ["not run", "–", "112.5", "–"]
+
+
+def test_table3_in_proportion(tmp_path):
+    item = ITEMS["table3"]
+    seconds = {
+        "gem": {"current gradient": 40.0, "gradients": 60.0, "evaluation": 7.0, "total": 107.0},
+        "samc": {"current gradient": 40.0, "saliency": 6.0, "autoencoder": 2.0, "evaluation": 7.0, "total": 127.0},
+    }
+    found = found_of(
+        item,
+        lambda stream, variant, seed, job: of_job(
+            job, images={"gem": 10, "samc": 30}[variant.model], seconds=seconds[variant.model]
+        ),
+    )
+    key = next(key for key in found if key[1].model == "samc")
+    made = replace(found[key], memory={**found[key].memory, "memory_bytes": 60 * 1000})
+    publish(item, {**{k: v for k, v in found.items() if k[1].model == "gem"}, key: made}, tmp_path, {})
+    rows = {row["method"]: row for row in lines_of(tmp_path / "table3.csv") if row["part"] == "proportions"}
+    assert float(rows["saved on images"]["ours"]) == pytest.approx(1 - 1000 / 3073)
+    assert float(rows["saved on images"]["paper"]) == pytest.approx(1 - 137 / 413)
+    assert float(rows["extra time, as the paper counts"]["ours"]) == pytest.approx(0.08)
+    assert float(rows["extra time, as the paper counts"]["paper"]) == 0.075
+    assert float(rows["extra time, all of it"]["ours"]) == pytest.approx(0.2)
+    text = (tmp_path / "table3.md").read_text()
+    assert "44 + 137 + 0.5 MB" in text
+    assert "133 + 7 + 3 s" in text
+    # 1.1 million parameters of four bytes, and their running statistics: a tenth of the paper's 44 MB
+    assert re.search(r"\| gem \| 5 \| 4,3\d\d,\d\d\d \| 61,460 \| 0 \| 20\.0 \| 3,073 \|", text)
+
+
+def test_the_theory_over_all_steps_and_images(tmp_path):
+    item, found = filled("theory")
+    publish(item, found, tmp_path, {})
+    first, last, every = lines_of(tmp_path / "theory.csv")
+    assert (first["task"], last["task"], every["task"]) == ("1", "2", "all")
+    assert last["acute"] == ""
+    assert float(every["acute"]) == pytest.approx(2 / 3)
+    assert float(every["fell_when_acute"]) == 0.5
+    assert float(every["fell_when_acute_after_short_step"]) == 1
+    assert float(every["signs_agree"]) == pytest.approx(2 / 3)
+    assert float(every["truly_acute_when_acute"]) == 0.5
+    assert float(every["output_error"]) == pytest.approx((30 * 1 + 10 * 2) / 40)
+    assert float(every["bound_holds"]) == pytest.approx(0.9)
+    rows = table(tmp_path / "theory.md")
+    assert rows[2][-3:] == ["exact", "20.0", "0.40"]
+    publish(item, dict.fromkeys(found), tmp_path, {})
+    assert table(tmp_path / "theory.md")[2][:2] == ["not run", "0"]
+    with pytest.raises(DataError, match="run it with --diagnose"):
+        publish(item, {key: replace(made, diagnosis=None) for key, made in found.items()}, tmp_path, {})
+
+
+def test_the_grids_best_point_can_be_pasted(tmp_path):
+    item = ITEMS["grid"]
+
+    def make(stream, variant, seed, job):
+        if variant.model == "ewc" or variant.settings == {"lr": 0.3}:
+            return None
+        good = variant.settings.get("lr") == 0.03 and variant.settings.get("threshold", 0.4) == 0.4
+        return of_job(job, 0.6 if good else 0.5)
+
+    found = found_of(item, make, ["split-cifar100"])
+    publish(item, found, tmp_path, {})
+    rows = {row[0]: row for row in table(tmp_path / "grid.md")[2:]}
+    assert rows["finetune"] == ["finetune", "5 of 6", "lr 0.03", "60.00", "lr 1", "50.00"]
+    assert rows["samc"][1:4] == ["54 of 54", "lr 0.03, threshold 0.4", "60.00"]
+    assert rows["samc"][4:] == ["lr 0.1, threshold 0.7", "50.00"]
+    assert rows["ewc"] == ["ewc", "not run (24)", "–", "–", "lr 1, regularization 1", "not run"]
+    pasted = yaml.safe_load((tmp_path / "grid.yaml").read_text())["grid"]["split-cifar100"]
+    old = presets()["paper"]["split-cifar100"]
+    assert "ewc" not in pasted
+    assert pasted["samc"]["lr"] == {"value": 0.03, "grid": old["samc"]["lr"]["grid"], "source": "grid"}
+    assert pasted["samc"]["codec"] == old["samc"]["codec"]
+    # every run of SAMC's grid corrects, whatever the preset says
+    assert pasted["samc"]["autoencoder_output"] == {"value": "correction", "grid": ["correction"], "source": "ours"}
+    assert all(set(pasted[model]) == set(old[model]) for model in pasted)
+
+
+def test_a_grid_judged_on_test_images_is_refused(tmp_path):
+    item = ITEMS["grid"]
+    found = found_of(item, lambda stream, variant, seed, job: of_job(job, tested_on="test"), quick=True)
+    with pytest.raises(DataError, match="judged on held-out training images only"):
+        publish(item, found, tmp_path, {})
+
+
+# figures
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("name", PAPER_ITEMS)
+def test_equal_records_give_equal_files(name, quick, tmp_path):
+    item, found = filled(name, quick=quick)
+    first, second = (publish(item, found, tmp_path / folder, {}) for folder in "ab")
+    kinds = {"table": ["csv", "md", "tex"], "figure": ["csv", "png", "svg"]}[item.kind]
+    assert sorted(path.name for path in first) == sorted(
+        f"{name}.{kind}" for kind in (*kinds, *(["yaml"] if name == "grid" else []))
+    )
+    assert all(path.stat().st_size > 100 for path in first)
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes(), one.name
+    published_files = {path.name for path in (tmp_path / "a").iterdir()}
+    assert published_files == {path.name for path in first}
+
+
+@pytest.mark.parametrize("name", ["first-task", "threshold", "memory-size"])
+def test_figures_of_a_few_runs_and_of_none(name, tmp_path):
+    item, found = filled(name)
+    first = next(iter(found))
+    few = {key: record if key == first else None for key, record in found.items()}
+    few_paths = publish(item, few, tmp_path / "few", {})
+    assert [path.suffix for path in few_paths] == [".png", ".svg", ".csv"]
+    with Image.open(few_paths[0]) as one, Image.open(publish(item, found, tmp_path / "many", {})[0]) as many:
+        assert many.width > 1.5 * one.width  # one panel, and three
+    assert [path.name for path in publish(item, dict.fromkeys(found), tmp_path / "none", {})] == [f"{name}.csv"]
+
+
+def test_the_figures_behind_a_curve(tmp_path):
+    item, found = filled("first-task", gaps=False, streams=["split-cifar10"])
+    publish(item, found, tmp_path, {})
+    rows = [row for row in lines_of(tmp_path / "first-task.csv") if row["variant"] == "gem"]
+    curves = [record.first_task_curve for (_, variant, _), record in found.items() if variant.label == "gem"]
+    assert [int(row["tasks_learnt"]) for row in rows] == [1, 2, 3, 4, 5]
+    means, deviations = 100 * np.mean(curves, 0), 100 * np.std(curves, 0, ddof=1)
+    np.testing.assert_allclose([float(row["first_task_accuracy_mean"]) for row in rows], means)
+    np.testing.assert_allclose([float(row["first_task_accuracy_sd"]) for row in rows], deviations)
+
+
+def test_a_gallery_a_stream(tmp_path):
+    rng = np.random.default_rng(0)
+    remembered = [
+        Remembered(task, f"class {n}", rng.random((8, 8, 3)), rng.random((8, 8)), rng.random((8, 8)) > 0.5,
+                   rng.random((8, 8, 3)), 99)
+        for task in range(12) for n in range(2)
+    ]  # fmt: skip
+    file = io.BytesIO()
+    names = ("task", "name", "truth", "saliency", "mask", "completed", "nbytes")
+    np.savez_compressed(file, **{name: np.stack([getattr(each, name) for each in remembered]) for name in names})
+    item, found = filled("gallery", gaps=False)
+    pictures = {key: file.getvalue() for key in list(found)[:2]}
+    paths = publish(item, found, tmp_path, pictures)
+    assert [path.name for path in paths] == ["gallery-split-cifar100.png", "gallery-split-cifar10.png"]
+    with Image.open(paths[0]) as picture:
+        assert picture.width > picture.height > 300
+    assert publish(item, dict.fromkeys(found), tmp_path, {}) == []
+
+
+def test_tasks_are_spread_from_the_first_to_the_last():
+    assert spread_over(list(range(20)), 5) == [0, 5, 10, 14, 19]
+    assert spread_over([3, 4], 5) == [3, 4]
+
+
+# the page of results
+
+
+def test_the_page_shows_what_a_shelf_holds_and_names_what_it_does_not(tmp_path):
+    shelf = Shelf(tmp_path)
+    assert "0 of" in page(shelf)
+    assert "not run yet: split-cifar100: all 65 runs" in page(shelf)
+    for (_, variant, seed), job in ITEMS["table1"].jobs(["split-cifar100"]).items():
+        if variant.label in ("samc", "gem") and seed < 4:
+            shelf.keep(job, Outcome(of_job(job, 0.5 + 0.01 * seed)))
+    text = page(shelf, beside="results/")
+    assert text == page(shelf, beside="results/")
+    assert text.startswith("# Results\n")
+    assert "\n8 of " in text
+    assert "Learnt on a machine (torch 2.13.0, samc 0.2.0)." in text
+    assert "### table1, split-cifar100" in text
+    assert "### table1, split-cifar10\n" not in text
+    assert "| gem | 4 of 5 | **51.50 ± 1.29** |" in text
+    assert "not run yet: split-cifar100: samc (seed 4); gem (seed 4); er; finetune" in text
+    assert "(results/first-task.png)" in text  # the same runs
+    assert "(results/threshold.png)" in text  # its threshold of 0.7
+    assert "gallery-" not in text
+    assert [f"## {name}: " in text for name in ITEMS] == [True] * len(ITEMS)
