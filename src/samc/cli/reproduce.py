@@ -118,7 +118,7 @@ def engine_of(
         return Cluster(jobs, device, data_dir, 1, address=address, gpus=gpus)
     kind = choose(device).type
     many = jobs or (ON_A_GPU if kind == "cuda" else cores)
-    return Local(many, kind, data_dir, None if kind == "cuda" else max(1, cores // many))
+    return Local(many, kind, data_dir, max(1, cores // many))
 
 
 def at_once(engine: Engine) -> int:

@@ -149,7 +149,9 @@ def execute(
 def learn_all(console: Console, jobs: dict[Job, Run], data_dir: Path | None, device: torch.device) -> None:
     """Every seed with its bar: side by side where that pays, one after the other where one fills the machine."""
     at_once = min(len(jobs), AT_ONCE.get(device.type, 1))
-    engine = Alone(device, data_dir) if at_once == 1 else Local(at_once, device.type, data_dir)
+    # threads that wait for work keep cores busy: all processes together have as many as there are cores
+    threads = max(1, (os.cpu_count() or 1) // at_once)
+    engine = Alone(device, data_dir) if at_once == 1 else Local(at_once, device.type, data_dir, threads)
     with live(console) as progress:
         bars = {}
         for asked in jobs:
