@@ -18,6 +18,7 @@ from samc.experiments.items import ITEMS, Item, Variant, always
 from samc.experiments.jobs import Outcome
 from samc.experiments.pictures import Remembered
 from samc.experiments.shelf import Shelf
+from samc.report.curves import account
 from samc.report.paper import paper, published
 from samc.report.reproduction import publish, spread_over
 from samc.report.results_page import page
@@ -374,6 +375,14 @@ def test_the_figures_behind_a_curve(tmp_path):
     means, deviations = 100 * np.mean(curves, 0), 100 * np.std(curves, 0, ddof=1)
     np.testing.assert_allclose([float(row["first_task_accuracy_mean"]) for row in rows], means)
     np.testing.assert_allclose([float(row["first_task_accuracy_sd"]) for row in rows], deviations)
+
+
+def test_a_figure_says_whose_memory_is_counted_otherwise():
+    _, found = filled("memory-size", gaps=False, streams=["split-cifar10"])
+    streams = by_stream(found, axis=("accounting", "budget_images"))
+    assert account(streams).startswith("SAMC: memory counted\nin colours only")
+    only = {stream: [each for each in runs if each.variant.model == "gem"] for stream, runs in streams.items()}
+    assert account(only) == ""
 
 
 def test_a_gallery_a_stream(tmp_path):

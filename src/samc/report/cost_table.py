@@ -29,10 +29,10 @@ RATIOS = (
 
 BYTE_NOTE = (
     "True bytes, means over seeds. The model is the reduced ResNet-18 in float32 with its running statistics and an "
-    "output for every class of these tasks; images are the episodic memory, positions and labels included. The "
-    "paper's 44 MB are as much as a whole ResNet-18 takes, and its 413 and 137 MB of images are no memory of ten "
-    "images a task: only its proportions compare, and both methods here fill the same budget, so that SAMC's saving "
-    "shows as bytes an image."
+    "output for every class of these tasks; images are the episodic memory, positions and labels included; as in the "
+    "paper SAMC's budget counts colours only. The paper's 44 MB are as much as a whole ResNet-18 takes, and its 413 "
+    "and 137 MB of images are no memory of ten images a task: only its proportions compare, and both methods here "
+    "fill the same budget, so that SAMC's saving shows as bytes an image."
 )
 SECOND_NOTE = (
     "Seconds, means over seeds; training is the total without tests. The current gradient alone is the first task's "

@@ -34,6 +34,7 @@ def point(stream: str, runs: Runs, place: Mapping[str, Any], figure: str, values
         "variant": runs.variant.label,
         "seeds": len(runs.records),
         "seeds_asked": runs.asked,
+        "accounting": runs.first.fingerprint["accounting"] if runs.records else None,
         **place,
         f"{figure}_mean": values.mean if values else None,
         f"{figure}_sd": values.sd if values else None,

@@ -161,6 +161,18 @@ def of_seeds(runs: Sequence[Runs]) -> str:
     return " to ".join(map(str, dict.fromkeys((counts[0], counts[-1])))) + (" seed" if counts[-1] == 1 else " seeds")
 
 
+def account(streams: Streams) -> str:
+    """Which lines count their memory otherwise than the rest, if any; the paper mixes the two."""
+    run = [each for runs in streams.values() for each in runs if each.records]
+    in_values = [each for each in run if each.first.fingerprint["accounting"] == "values"]
+    if len(in_values) in (0, len(run)):
+        return ""
+    names = dict.fromkeys(
+        name_of(each.variant.label if each.variant.at is None else each.variant.model) for each in in_values
+    )
+    return f"{', '.join(names)}: memory counted\nin colours only, as in the\npaper; others: in all bytes"
+
+
 def all_records(runs: Sequence[Runs]) -> list[Any]:
     return [record for each in runs for record in each.records.values()]
 
@@ -174,6 +186,7 @@ def empty(streams: Streams, widths: Sequence[float], legend: float) -> tuple[Fig
         1, len(widths), width_ratios=widths, left=0.65 / size[0], right=1 - (legend + 0.1) / size[0],
         top=1 - 0.35 / HIGH, bottom=0.5 / HIGH, wspace=0.45 / (sum(widths) / len(widths)),
     )  # fmt: skip
+    figure.text(1 - (legend - 0.05) / size[0], 0.5 / HIGH, account(streams), fontsize=7.5, color="#555555", va="bottom")
     panels = []
     for place, (stream, runs) in enumerate(streams.items()):
         axes = figure.add_subplot(grid[place])
