@@ -119,7 +119,9 @@ class Mailbox:
 
     def __init__(self, ray: Any):
         self.ray = ray
-        self.queue = ray.util.queue.Queue(actor_options={"num_cpus": 0}).actor
+        here = ray.get_runtime_context().get_node_id()
+        beside_us = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=True)
+        self.queue = ray.util.queue.Queue(actor_options={"num_cpus": 0, "scheduling_strategy": beside_us}).actor
         self.letter = self.queue.get.remote()
 
     def read(self) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -21,6 +21,8 @@ ANSWER_SECONDS = 5.0
 
 def installed() -> Any:
     """Ray, which is an extra and slow to import."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to its makers
+    os.environ.setdefault("RAY_DISABLE_FAILURE_SIGNAL_HANDLER", "1")  # nor a page of addresses to a user's `kill`
     try:
         import ray  # noqa: PLC0415
         import ray.util.queue  # noqa: PLC0415
@@ -76,8 +78,7 @@ def check_answers(address: str) -> None:
 
 @contextmanager
 def quiet(ray: Any) -> Iterator[None]:
-    """Nothing is told to Ray's makers, nor to the terminal, and a signal means afterwards what it meant before."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    """Nothing is told to the terminal, and a signal means afterwards what it meant before."""
     main = threading.current_thread() is threading.main_thread()
     handler, worker = signal.getsignal(signal.SIGTERM), ray._private.worker
     worker._worker_logs_enabled = False  # no public switch hides its words on lost workers, which are ours to say
