@@ -72,7 +72,7 @@ def check_answers(address: str) -> None:
     try:
         socket.create_connection((host.removeprefix("ray://"), int(port)), ANSWER_SECONDS).close()
     except (OSError, ValueError, OverflowError) as error:
-        reason = error if colon else "it is no host:port"
+        reason = (getattr(error, "strerror", None) or error) if colon else "it is no host:port"
         raise ConfigError(f"no Ray cluster answers at {address} ({reason}); start one: ray start --head") from None
 
 
