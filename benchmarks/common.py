@@ -25,7 +25,7 @@ from samc.learners.rehearsal import RehearsalLearner, as_array, as_bytes
 from samc.learners.samc import SAMC
 from samc.memory import whole
 from samc.models import ReducedResNet18
-from samc.record import describe_device, versions
+from samc.record import RunRecord, describe_device, versions
 
 RESULTS = Path(__file__).parent / "results"
 BATCH, SIDE, CLASSES = 10, 32, 5
@@ -153,15 +153,21 @@ def process_bytes(name: str) -> int:
     return 1024 * int(found[1])
 
 
-def report(script: str, claim: str, rows: list[Row], found: str, options: argparse.Namespace) -> None:
-    """Print the rows and what they come to, and write both down; a quick try only where a folder is named."""
+def report(
+    script: str, claim: str, rows: list[Row], found: str, options: argparse.Namespace, record: RunRecord | None = None
+) -> None:
+    """Print the rows and what they come to, and write both down; a quick try only where a folder is named.
+
+    Machine and versions are those of the record that the rows are from, if there is one.
+    """
     print(f"{claim}\n\n{markdown(rows)}\n\n{found}", flush=True)
     if options.quick and options.results is None:
         return
-    device = describe_device(options.device)
-    content = {"claim": claim, "found": found, "rows": rows, "device": device, "versions": versions(),
-               "threads": torch.get_num_threads(), "quick": options.quick}  # fmt: skip
-    where = "cpu" if options.device.type == "cpu" else re.sub(r"[^a-z0-9]+", "-", device["name"].lower()).strip("-")
+    device = record.device if record else describe_device(options.device)
+    content = {"claim": claim, "found": found, "rows": rows, "device": device,
+               "versions": record.versions if record else versions(), "threads": device.get("threads"),
+               "quick": options.quick}  # fmt: skip
+    where = "cpu" if device["type"] == "cpu" else re.sub(r"[^a-z0-9]+", "-", device["name"].lower()).strip("-")
     path = (options.results or RESULTS) / f"{Path(script).stem.replace('_', '-')}-{where}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode(), replace=True)

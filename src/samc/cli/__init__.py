@@ -28,6 +28,8 @@ Examples:
 
   samc reproduce table1 --quick                       a table of the paper, here on the embedded stream
 
+  samc results results/paper                          all tables and figures that there are runs for, on one page
+
   samc compare runs/demo/gem runs/demo/samc           two runs in detail, if they are on equal terms
 
   samc memory info runs/first                         what a run remembers, byte by byte
@@ -50,6 +52,7 @@ def app() -> typer.Typer:
     commands.command("models")(report.models)
     commands.command("report")(report.report)
     commands.command("reproduce")(reproduce.reproduce)
+    commands.command("results")(report.results)
     commands.command("compare")(report.compare)
     commands.add_typer(data.app, name="data")
     commands.add_typer(memory.app, name="memory")

@@ -1,4 +1,4 @@
-"""`samc models`, `samc report` and `samc compare`: what there is to run, and what has been run."""
+"""`samc models`, `samc report`, `samc results`, `samc compare`: what there is to run, and what has been run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,10 +7,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from samc.experiments.shelf import Shelf
 from samc.learners import LEARNERS, described
 from samc.record import RunRecord
 from samc.report.compare import compare as compared
 from samc.report.comparison import HEADER, find, markdown, tables
+from samc.report.results_page import write
 
 
 def models() -> None:
@@ -52,6 +54,23 @@ def report(
         for row in rows:
             table.add_row(*row.cells())
         console.print(table)
+
+
+def results(
+    folder: Annotated[Path, typer.Argument(help="where `samc reproduce` has put its runs")],
+    page: Annotated[Path, typer.Option(help="the page to write")] = Path("docs/results.md"),
+    quick: Annotated[bool, typer.Option("--quick", help="of quick runs")] = False,
+) -> None:
+    """Write one page with every table and figure that there are runs for, and what has not been run yet.
+
+    Examples:
+
+      samc results results/paper --page docs/results.md
+
+      samc results runs/reproduce --quick --page runs/reproduce/README.md
+    """
+    for path in write(Shelf(folder), page, quick=quick):
+        print(path)
 
 
 def compare(

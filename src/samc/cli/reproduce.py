@@ -17,12 +17,11 @@ from samc.experiments.items import EMBEDDED, ITEMS, Item, items, known_streams
 from samc.experiments.jobs import Engine, Job
 from samc.experiments.local import Local
 from samc.experiments.perform import Audience, perform
-from samc.experiments.pictures import PICTURES
 from samc.experiments.shelf import Shelf
 from samc.experiments.watching import clock
 from samc.learners import LEARNERS
 from samc.record import RunRecord
-from samc.report.reproduction import publish
+from samc.report.reproduction import pictures_of, publish
 from samc.streams import open_stream
 
 ENGINES = ("local", "ray")
@@ -198,11 +197,7 @@ class Board(Audience):
 def show(console: Console, item: Item, needed: dict[Any, Job], shelf: Shelf, out: Path) -> None:
     """Write an item's tables and figures from the records that there are."""
     found = {key: shelf.find(job) for key, job in needed.items()}
-    pictures = {}
-    for key, job in needed.items():
-        if job.pictures and found[key]:
-            pictures[key] = (shelf.place(job) / PICTURES).read_bytes()
-    for path in publish(item, found, out, pictures):
+    for path in publish(item, found, out, pictures_of(needed, shelf)):
         console.print(f"{item.name}: {path}", highlight=False)
         if path.suffix == ".md":
             console.print(path.read_text(), highlight=False, soft_wrap=True, markup=False)

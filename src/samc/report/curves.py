@@ -122,7 +122,9 @@ def by_size(streams: Streams) -> Figure:
                     axes, TABLES_SIZE + 0.8, published("memory-size", stream)[model], model, f"{name_of(model)}, paper"
                 )
         axes.set_xlabel("memory a task, in whole images")
-        axes.set_xticks(sorted({each.variant.at or 0 for each in runs}))
+        sizes = sorted({each.variant.at or 0 for each in runs})
+        axes.set_xticks(sizes)
+        axes.set_xlim(sizes[0] - 2, sizes[-1] + 2)
     panels[0].set_ylabel("ACC, %")
     legend(figure, panels)
     return figure

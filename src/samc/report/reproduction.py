@@ -8,7 +8,9 @@ from matplotlib.figure import Figure
 
 from samc.errors import OutputError
 from samc.experiments.items import Item
-from samc.experiments.pictures import unpacked
+from samc.experiments.jobs import Job
+from samc.experiments.pictures import PICTURES, unpacked
+from samc.experiments.shelf import Shelf
 from samc.files import write_whole
 from samc.record import RunRecord
 from samc.report import accuracy_table, claims_table, cost_table, curve_table, curves, gallery, grid_table, stored_table
@@ -50,6 +52,12 @@ def publish(item: Item, found: Found, folder: Path, pictures: Mapping[Key, bytes
     if item.name in FIGURES:
         return figures(item, found, folder)
     return galleries(found, folder, pictures)
+
+
+def pictures_of(jobs: Mapping[Key, Job], shelf: Shelf) -> dict[Key, bytes]:
+    """What runs with pictures have left beside their records; a shelf that was handed on may be without."""
+    files = {key: shelf.place(job) / PICTURES for key, job in jobs.items() if job.pictures and shelf.find(job)}
+    return {key: path.read_bytes() for key, path in files.items() if path.exists()}
 
 
 def tables(item: Item, found: Found, folder: Path) -> list[Path]:

@@ -1,19 +1,23 @@
 """docs/results.md from a shelf of records: every item's tables and figures, their machines, and what is missing."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from samc.errors import DataError
 from samc.experiments.items import ITEMS, Item, Variant
 from samc.experiments.shelf import Shelf
+from samc.files import write_whole
 from samc.record import RunRecord
-from samc.report.reproduction import FIGURES, TABLES
+from samc.report.reproduction import FIGURES, TABLES, pictures_of, publish
 from samc.report.runs import Found, learnt_on
 from samc.report.sheet import markdown
 
 INTRODUCTION = """# Results
 
-Every table and figure of the paper, made from the records of runs and from nothing else; `samc reproduce` learns what
-is missing and writes this again."""
+Every table and figure of the paper, made from the records of runs and from nothing else. `samc reproduce` learns what
+is missing, `samc results` writes this page again."""
 MOST_NAMED = 16
 # variants that a line names before it only counts them
 
@@ -48,6 +52,21 @@ def page(shelf: Shelf, *, beside: str = "", quick: bool = False) -> str:
     parts = [INTRODUCTION, " ".join([counted, *learnt_on(run)])]
     parts += [part for account in accounts for part in section(account, beside)]
     return "\n\n".join(parts) + "\n"
+
+
+def write(shelf: Shelf, path: Path, *, quick: bool = False) -> list[Path]:
+    """The tables and figures of all that a shelf holds, beside its records, and the page that shows them."""
+    written = []
+    for item in ITEMS.values():
+        account = Account.of(item, shelf, quick)
+        if account.run:
+            written += publish(item, account.run, shelf.folder, pictures_of(item.jobs(quick=quick), shelf))
+    if not written:
+        raise DataError(f"{shelf.folder} holds no run of an item; learn some with: samc reproduce table1 --out FOLDER")
+    beside = Path(os.path.relpath(shelf.folder, path.parent)).as_posix()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, page(shelf, beside=f"{beside}/", quick=quick).encode(), replace=True)
+    return [*written, path]
 
 
 def section(account: Account, beside: str) -> list[str]:
