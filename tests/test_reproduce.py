@@ -1,0 +1,166 @@
+"""`samc reproduce`: what each item needs, and a command that may be killed, shared and given again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from samc.errors import ConfigError
+from samc.experiments import local
+from samc.experiments.items import ALL, EMBEDDED, ITEMS, STREAMS, items
+from samc.experiments.jobs import learn
+from samc.experiments.shelf import Shelf
+
+RUN = ("reproduce", "first-task", "--quick", "--models", "finetune", "--seeds", "0-2", "--device", "cpu", "--jobs", "2")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """A folder that one command has filled, without anybody in its way."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    assert started(folder).wait() == 0
+    return folder
+
+
+def started(folder, *more):
+    """The command in a process of its own."""
+    command = [sys.executable, "-m", "samc", *RUN, "--out", str(folder), *more]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+
+def records(folder):
+    return sorted(path.parent.name for path in folder.rglob("record.json") if path.stat().st_size)
+
+
+def table(folder):
+    return (folder / "first-task.csv").read_bytes()
+
+
+def test_every_item_knows_its_runs():
+    for item in ITEMS.values():
+        full, quick = item.jobs(), item.jobs(quick=True)
+        assert {stream for stream, _, _ in full} <= set(STREAMS)
+        assert {stream for stream, _, _ in quick} == {EMBEDDED}
+        assert all(job.config.samples_per_task is None for job in full.values())
+        assert {label for _, label, _ in quick} or item.name == "grid"
+    assert len(ITEMS["table1"].jobs(["split-cifar100"])) == 13 * 5
+    ten = {variant.paper for _, variant, _ in ITEMS["table1"].jobs() if variant.paper}
+    assert ten == {"finetune", "ewc", "lwf", "icarl", "gem", "er", "mer", "ebm", "eec", "samc"}
+
+
+def test_items_share_runs():
+    of = {name: {job.name for job in ITEMS[name].jobs(["split-cifar100"]).values()} for name in ITEMS}
+    assert len(of["table1"] & of["table2"]) == 5  # the paper's SAMC
+    assert of["images-stored"] == of["threshold"]
+    assert of["first-task"] <= of["table1"]
+    assert len(of["threshold"] & of["table1"]) == 3
+    assert not of["grid"] & of["table1"]  # which are judged on other images
+
+
+def test_the_grid_never_sees_the_test_images():
+    for stream in STREAMS:
+        jobs = ITEMS["grid"].jobs([stream])
+        assert {job.config.tested_on for job in jobs.values()} == {"held-out"}
+        assert {job.config.lr for job in jobs.values() if job.config.model == "er"} == {
+            0.003,
+            0.01,
+            0.03,
+            0.1,
+            0.3,
+            1.0,
+        }
+
+
+def test_all_is_everything_but_the_grid_unless_quick():
+    assert [item.name for item in items(["all"])] == list(ALL)
+    assert [item.name for item in items(["all", "table1"], quick=True)] == [*ALL, "grid"]
+    with pytest.raises(ConfigError, match="did you mean 'table1'"):
+        items(["tabel1"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("tabel1",), "unknown item 'tabel1': did you mean 'table1'?"),
+        (("table1", "--datasets", "cifar"), "unknown dataset 'cifar': did you mean 'split-cifar"),
+        (("table1", "--models", "gems"), "unknown model 'gems': did you mean 'gem'?"),
+        (("table1", "--quick", "--datasets", "split-cifar10"), "leave --datasets or --quick out"),
+        (("table1", "--quick", "--jobs", "0"), "--jobs is at least 1, got 0"),
+        (("table1", "--quick", "--engine", "rai"), "unknown engine 'rai': did you mean 'ray'?"),
+        (("table1", "--quick", "--gpus", "0.2"), "--address and --gpus are for --engine ray"),
+        (("table1", "--seeds", "4-0"), "a range goes upwards; write 0-4"),
+    ],
+)
+def test_mistakes_are_one_line(command, tmp_path, arguments, words):
+    code, _, err = command("reproduce", *arguments, "--out", tmp_path / "out")
+    assert code == 2
+    assert words in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_data_is_one_line_before_anything_is_run(command, tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "learn", lambda *_: pytest.fail("a run was begun"))
+    where = ("--data-dir", tmp_path / "nothing", "--out", tmp_path / "out", "--device", "cpu")
+    code, _, err = command("reproduce", "table1", "--datasets", "split-cifar100", *where)
+    assert code == 2
+    assert "samc data fetch cifar100" in err
+    assert err.count("\n") == 1
+
+
+def test_a_dry_run_runs_nothing_and_shows_what_there_is(command, tmp_path):
+    code, out, _ = command("reproduce", "table1", "--quick", "--dry-run", "--out", tmp_path)
+    assert code == 0
+    assert "26 runs, 0 of them done" in out
+    assert "| gem | not run |" in out
+    assert records(tmp_path) == []
+
+
+def test_a_run_is_that_of_its_job(undisturbed):
+    ((key, asked), *_) = ITEMS["first-task"].jobs(quick=True, models=["finetune"], seeds=[0]).items()
+    record = Shelf(undisturbed).find(asked)
+    assert key[0] == EMBEDDED
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))  # as each of two jobs has
+    try:
+        assert learn(asked, None, torch.device("cpu")).record.accuracy_matrix == record.accuracy_matrix
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_killed_in_the_middle_and_started_again_the_table_is_the_same(undisturbed, tmp_path):
+    process = started(tmp_path)
+    deadline = time.monotonic() + 300
+    while not records(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert 0 < len(records(tmp_path)) < 3
+    first = min(path.stat().st_mtime_ns for path in tmp_path.rglob("record.json"))
+    assert started(tmp_path).wait() == 0
+    assert records(tmp_path) == ["seed0", "seed1", "seed2"]
+    assert min(path.stat().st_mtime_ns for path in tmp_path.rglob("record.json")) == first
+    assert table(tmp_path) == table(undisturbed)
+
+
+def test_two_commands_share_a_folder_and_the_work(undisturbed, tmp_path):
+    both = [started(tmp_path), started(tmp_path)]
+    assert [process.wait() for process in both] == [0, 0]
+    assert records(tmp_path) == ["seed0", "seed1", "seed2"]
+    assert table(tmp_path) == table(undisturbed)
+    assert not list(tmp_path.rglob(".claimed"))
+
+
+def test_the_page_of_results(command, undisturbed, tmp_path):
+    code, out, err = command("results", undisturbed, "--quick", "--page", tmp_path / "docs" / "results.md")
+    assert (code, err) == (0, "")
+    page = (tmp_path / "docs" / "results.md").read_text()
+    assert "first-task.png" in page
+    assert "not run yet" in page
+    assert out.rstrip().endswith("results.md")
+    code, _, err = command("results", tmp_path, "--page", tmp_path / "page.md")
+    assert code == 2
+    assert "holds no run of an item" in err
