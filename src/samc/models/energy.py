@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from samc.models.resnet import WIDTHS, ReducedResNet18, as_index
+from samc.models.resnet import WIDTHS, ReducedResNet18
 from samc.models.start import seeded
 
 HIDDEN = 1024
@@ -26,6 +26,6 @@ class EnergyNetwork(ReducedResNet18):
             self.linear = nn.Linear(HIDDEN, 1)
 
     def head(self, features: Float[Tensor, "b d i j"], task: int) -> Float[Tensor, "b k"]:
-        embedded = self.embedding.weight[as_index(self.task_classes[task])]
+        embedded = self.embedding.weight[self.rows(task)]
         gates = F.softmax(embedded, dim=1) * HIDDEN
         return F.linear(self.hidden(features.mean((2, 3))), gates * self.linear.weight) + self.linear.bias

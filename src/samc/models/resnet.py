@@ -82,8 +82,21 @@ class ReducedResNet18(nn.Module):
 
     def head(self, features: Float[Tensor, "b d i j"], task: int) -> Float[Tensor, "b k"]:
         """Logits of the task's classes, in ascending order of class."""
-        rows = as_index(self.task_classes[task])
+        rows = self.rows(task)
         return F.linear(features.mean((2, 3)), self.linear.weight[rows], self.linear.bias[rows])
+
+    def rows(self, task: int) -> slice | Int64[Tensor, "k"]:
+        """Where a task's classes are among all: neighbours as a slice, whose gradient is a copy, no scattered sum."""
+        classes = self.task_classes[task]
+        if classes == tuple(range(classes[0], classes[-1] + 1)):
+            return slice(classes[0], classes[-1] + 1)
+        return self.in_order(task, self.linear.weight.device)
+
+    def in_order(self, task: int, device: torch.device) -> Int64[Tensor, "k"]:
+        """A task's classes, on a device: sent there once, since nothing may be sent while a graph is recorded."""
+        if task not in self.ordered or self.ordered[task].device != device:
+            self.ordered[task] = torch.tensor(self.task_classes[task], device=device)
+        return self.ordered[task]
 
     def choices(self, tasks: Int64[Tensor, "b"]) -> Bool[Tensor, "b n"]:
         """Which of all classes each image is to be told from, by its task."""
@@ -96,9 +109,7 @@ class ReducedResNet18(nn.Module):
 
     def local(self, y: Int64[Tensor, "b"], task: int) -> Int64[Tensor, "b"]:
         """Labels of the stream as positions in the task's logits."""
-        if task not in self.ordered or self.ordered[task].device != y.device:
-            self.ordered[task] = torch.tensor(self.task_classes[task], device=y.device)
-        return torch.searchsorted(self.ordered[task], y)
+        return torch.searchsorted(self.in_order(task, y.device), y)
 
     def forward(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
         return self.head(self.features(x), task)
@@ -108,10 +119,3 @@ class ReducedResNet18(nn.Module):
 
     def set_extra_state(self, state: dict) -> None:
         self.task_classes, self.table, self.ordered = dict(state["task_classes"]), None, {}
-
-
-def as_index(classes: tuple[int, ...]) -> slice | list[int]:
-    """Neighbouring classes as a slice, whose gradient is a copy and not a scattered sum."""
-    if classes == tuple(range(classes[0], classes[-1] + 1)):
-        return slice(classes[0], classes[-1] + 1)
-    return list(classes)
