@@ -1,16 +1,24 @@
-"""One GPU for several processes at once: NVIDIA's own service for that, started for the time it is needed."""
+"""One GPU for several processes at once: NVIDIA's own service for that (MPS), started for the time it is needed."""
 
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 PIPE, LOG = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 CONTROL = "nvidia-cuda-mps-control"
 DEFAULT = "/tmp/nvidia-mps"
 # where a service of the machine's own listens, unless the environment names another place
+PROBE = (
+    "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); device, context = ctypes.c_int(), ctypes.c_void_p(); "
+    "failed = cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), 0) "
+    "or cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device); raise SystemExit(int(failed != 0))"
+)
+# whether a process can work on the GPU: some machines let the service start and then no process in
+PROBE_SECONDS = 60
 
 
 @contextmanager
@@ -24,17 +32,27 @@ def shared_gpu() -> Iterator[None]:
     if control is None or PIPE in os.environ or os.path.exists(DEFAULT):
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="samc-mps-", ignore_cleanup_errors=True) as folder:
-        own = {PIPE: folder, LOG: folder}
-        os.environ.update(own)
-        try:
-            started = subprocess.run([control, "-d"], capture_output=True, check=False).returncode == 0
-            if not started:
-                for name in own:
-                    del os.environ[name]
-            yield
-        finally:
-            if started:
-                subprocess.run([control], input=b"quit\n", capture_output=True, check=False)
-            for name in own:
-                os.environ.pop(name, None)
+    with ExitStack() as closing:
+        folder = closing.enter_context(tempfile.TemporaryDirectory(prefix="samc-mps-", ignore_cleanup_errors=True))
+        service = {PIPE: folder, LOG: folder}
+        if called(control, "-d", environment=service):
+            closing.callback(called, control, words=b"quit\n", environment=service)
+            if called(sys.executable, "-c", PROBE, environment=service):
+                os.environ.update(service)
+                closing.callback(forget)
+        yield
+
+
+def forget() -> None:
+    for name in (PIPE, LOG):
+        os.environ.pop(name, None)
+
+
+def called(*command: str, environment: dict[str, str], words: bytes = b"") -> bool:
+    """Whether a command did what it was asked to, in silence."""
+    own = {**os.environ, **environment}
+    try:
+        done = subprocess.run(command, input=words, capture_output=True, check=False, timeout=PROBE_SECONDS, env=own)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
