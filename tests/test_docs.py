@@ -6,6 +6,11 @@ from pathlib import Path
 import pytest
 
 import samc
+from samc.config import RunConfig
+from samc.experiments.jobs import Job
+from samc.experiments.shelf import Shelf
+from samc.record import RunRecord
+from samc.report.results_page import page
 
 ROOT = Path(samc.__file__).parents[2]
 SOURCE = ROOT / "src" / "samc"
@@ -42,3 +47,18 @@ def test_the_readmes_tree_is_the_tree():
 @pytest.mark.parametrize("page", PAGES)
 def test_no_placeholder_is_left(page):
     assert re.findall(r"^[A-Z]{4,}$", (ROOT / page).read_text(), flags=re.M) == []
+
+
+def test_the_page_of_results_is_what_the_records_say():
+    shelf = Shelf(ROOT / "results" / "paper")
+    assert (ROOT / "docs" / "results.md").read_text() == page(shelf, beside="../results/paper/")
+
+
+def test_every_record_on_the_shelf_lies_where_its_job_is_looked_for():
+    shelf = Shelf(ROOT / "results" / "paper")
+    paths = sorted(shelf.folder.rglob("record.json"))
+    assert paths
+    for path in paths:
+        record = RunRecord.load(path)
+        assert record.device["name"] == "NVIDIA H200"
+        assert Job(RunConfig(**record.config)).name == path.parent.relative_to(shelf.folder).as_posix()
