@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from samc.errors import DataError, OutputError
-from samc.experiments import local
+from samc.experiments import local, sharing
 from samc.experiments.jobs import Job, Outcome, job, learn
 from samc.experiments.local import Alone, Local, attempt
 from samc.experiments.perform import Audience, perform
@@ -170,6 +170,71 @@ def test_what_another_process_learns_is_left_to_it_or_taken_over(tmp_path, outco
     assert told == [[0, 1]]
 
 
+def test_an_engine_is_started_for_work_only(tmp_path, outcome):
+    """Not once a second, with all that it brings up, while another process has what is left."""
+    shelf, engine, waits = Shelf(tmp_path), Fake(lambda each: outcome), []
+    engine.run, runs = (lambda jobs, news: runs.append(1) or Fake.run(engine, jobs, news)), []
+    claim = Shelf(tmp_path).claim(tiny())
+    assert claim.__enter__()
+
+    def sleep(seconds):
+        waits.append(seconds)
+        if len(waits) == 3:
+            claim.__exit__(None, None, None)
+
+    assert perform([tiny()], shelf, engine, Audience(), sleep) == {}
+    assert (len(waits), len(runs)) == (3, 1)
+
+
+def test_an_engine_is_closed_if_a_record_cannot_be_written(tmp_path, outcome, monkeypatch):
+    closed = []
+
+    class Engine:
+        def run(self, jobs, news):
+            try:
+                for asked in jobs:
+                    yield asked, outcome
+            finally:
+                closed.append(bool(list(tmp_path.rglob(CLAIM))))
+
+    monkeypatch.setattr(Shelf, "keep", lambda *_: (_ for _ in ()).throw(OutputError("full")))
+    with pytest.raises(OutputError, match="full"):
+        perform([tiny(), tiny(seed=1)], Shelf(tmp_path), Engine(), Audience())
+    assert closed == [True]
+
+
+def test_a_claim_that_has_been_removed_meanwhile_is_no_claim(tmp_path, monkeypatch):
+    """A second process opens the file, the first removes it, a third makes a new one: only the third has it."""
+    import fcntl
+
+    shelf, lock = Shelf(tmp_path), fcntl.flock
+
+    def late(file, how):
+        (shelf.place(tiny()) / CLAIM).unlink()
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with shelf.claim(tiny()) as mine:
+        assert not mine
+    monkeypatch.undo()
+    with shelf.claim(tiny()) as mine:
+        assert mine
+
+
+def test_a_process_that_dies_while_it_is_idle_is_replaced():
+    engine = Local(2, "cpu", threads=1)
+
+    def jobs():
+        yield from (tiny(seed=0), tiny(seed=1))
+        idle = next(worker for worker in engine.workers if worker.job is None)
+        idle.process.kill()
+        idle.process.join()
+        yield tiny(seed=2)
+
+    ends = dict(engine.run(jobs(), None))
+    assert [type(ends[tiny(seed=seed)]) for seed in range(3)] == [Outcome] * 3
+
+
 def test_processes_give_the_records_of_one(tmp_path):
     asked = [tiny(model, seed) for model in ("finetune", "gem") for seed in (0, 1)]
     news = []
@@ -256,3 +321,23 @@ def test_a_record_on_the_shelf_is_whole(tmp_path, outcome):
     assert shelf.find(tiny()) is None
     shelf.keep(tiny(), outcome)
     assert json.loads((place / "record.json").read_text())["acc"] == outcome.record.acc
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_the_gpu_s_service_is_ended_however_its_start_went(tmp_path, monkeypatch, interrupted):
+    calls = []
+
+    def run(arguments, **options):
+        calls.append(options.get("input", b""))
+        if interrupted and len(calls) == 1:
+            raise KeyboardInterrupt
+        return subprocess.CompletedProcess(arguments, 0)
+
+    monkeypatch.setattr(sharing, "DEFAULT", str(tmp_path / "nothing"))
+    monkeypatch.setattr(sharing.shutil, "which", lambda name: name)
+    monkeypatch.setattr(sharing.subprocess, "run", run)
+    monkeypatch.delenv(sharing.PIPE, raising=False)
+    with pytest.raises(KeyboardInterrupt), sharing.shared_gpu():
+        raise KeyboardInterrupt
+    assert calls == [b"", b"quit\n"]
+    assert sharing.PIPE not in os.environ

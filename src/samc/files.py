@@ -1,6 +1,7 @@
 """Files that are written whole, or not at all."""
 
 import os
+import secrets
 from pathlib import Path
 
 
@@ -10,7 +11,8 @@ def write_whole(path: Path, content: bytes, *, replace: bool, spare: Path | None
     Over a file that is there only if told so; else FileExistsError, once the content is safe under the `spare` name if
     there is one.
     """
-    temporary = path.with_name(f".{path.name}-{os.getpid()}")
+    # a process's number would not do: two machines that share a folder may both have it
+    temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
         with temporary.open("wb") as file:
             file.write(content)

@@ -25,7 +25,7 @@ def shared_gpu() -> Iterator[None]:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="samc-mps-", ignore_cleanup_errors=True) as folder:
-        own = {PIPE: folder, LOG: folder}
+        own, started = {PIPE: folder, LOG: folder}, True  # until it is known better: an interrupt may come in between
         os.environ.update(own)
         try:
             started = subprocess.run([control, "-d"], capture_output=True, check=False).returncode == 0

@@ -51,7 +51,10 @@ class Shelf:
         try:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+                mine = os.path.samestat(os.fstat(file), os.stat(place / CLAIM))
+            except (BlockingIOError, FileNotFoundError):
+                mine = False
+            if not mine:  # another's, or what the last one has removed since: a third may hold a new one
                 yield False
                 return
             yield True
