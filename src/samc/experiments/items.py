@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from samc.config import presets
-from samc.errors import ConfigError, unknown
+from samc.errors import unknown
 from samc.experiments.jobs import Job, job
 
 STREAMS = ("split-cifar100", "split-cifar10", "split-mini-imagenet")
@@ -220,6 +220,4 @@ def known_streams(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name not in STREAMS:
             raise unknown("dataset", name, STREAMS)
-    if not names:
-        raise ConfigError(f"--datasets names none; known: {', '.join(STREAMS)}")
     return tuple(names)
