@@ -35,7 +35,7 @@ folder. What has not been run yet is shown as not run.
 
 {WHAT}
 
-  all            all of them but the grid, which is thousands of runs
+  all            all of them but the grid, which is hundreds of runs
 
 Examples:
 

@@ -203,7 +203,7 @@ LISTED = (
 )
 ITEMS = {item.name: item for item in LISTED}
 ALL = tuple(name for name in ITEMS if name != "grid")
-# the grid is a search of thousands of runs: it is asked for by name
+# the grid is a search of hundreds of runs: it is asked for by name
 
 
 def items(names: Iterable[str], quick: bool = False) -> list[Item]:
