@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from samc.config import RunConfig
 from samc.errors import DataError, OutputError
 from samc.experiments import local
 from samc.experiments.jobs import Job, Outcome, job, learn
@@ -107,6 +108,19 @@ def test_the_shelf_gives_back_what_it_keeps(tmp_path, outcome):
     assert shelf.find(tiny(seed=1)) is None
 
 
+def test_names_outlive_new_settings_and_not_other_defaults(tmp_path, outcome):
+    """A setting that is added keeps its default out of the names; a default that moves leaves old records behind."""
+    written = {"n_epochs", "batch_size", "buffer_size", "accounting", "class_order", "tested_on"}
+    assert all(getattr(tiny().config, name) == getattr(RunConfig(), name) for name in written)
+    shelf = Shelf(tmp_path)
+    shelf.keep(tiny(), outcome)
+    older = replace(outcome.record, config={k: v for k, v in outcome.record.config.items() if k != "tested_on"})
+    shelf.keep(tiny(), Outcome(older))
+    assert shelf.find(tiny()) == older
+    shelf.keep(tiny(), Outcome(replace(older, config={**older.config, "batch_size": 20})))
+    assert shelf.find(tiny()) is None
+
+
 def test_a_shelf_that_cannot_be_written_is_one_line(tmp_path, outcome):
     (tmp_path / "shelf").write_text("a file")
     with pytest.raises(OutputError, match="cannot write to"):
@@ -168,6 +182,71 @@ def test_what_another_process_learns_is_left_to_it_or_taken_over(tmp_path, outco
     assert perform([tiny(seed=seed) for seed in range(3)], shelf, engine, Listener(), sleep) == {}
     assert [each.config.seed for each in engine.asked] == [2, 1]
     assert told == [[0, 1]]
+
+
+def test_an_engine_is_started_for_work_only(tmp_path, outcome):
+    """Not once a second, with all that it brings up, while another process has what is left."""
+    shelf, engine, waits = Shelf(tmp_path), Fake(lambda each: outcome), []
+    engine.run, runs = (lambda jobs, news: runs.append(1) or Fake.run(engine, jobs, news)), []
+    claim = Shelf(tmp_path).claim(tiny())
+    assert claim.__enter__()
+
+    def sleep(seconds):
+        waits.append(seconds)
+        if len(waits) == 3:
+            claim.__exit__(None, None, None)
+
+    assert perform([tiny()], shelf, engine, Audience(), sleep) == {}
+    assert (len(waits), len(runs)) == (3, 1)
+
+
+def test_an_engine_is_closed_if_a_record_cannot_be_written(tmp_path, outcome, monkeypatch):
+    closed = []
+
+    class Engine:
+        def run(self, jobs, news):
+            try:
+                for asked in jobs:
+                    yield asked, outcome
+            finally:
+                closed.append(bool(list(tmp_path.rglob(CLAIM))))
+
+    monkeypatch.setattr(Shelf, "keep", lambda *_: (_ for _ in ()).throw(OutputError("full")))
+    with pytest.raises(OutputError, match="full"):
+        perform([tiny(), tiny(seed=1)], Shelf(tmp_path), Engine(), Audience())
+    assert closed == [True]
+
+
+def test_a_claim_that_has_been_removed_meanwhile_is_no_claim(tmp_path, monkeypatch):
+    """A second process opens the file, the first removes it, a third makes a new one: only the third has it."""
+    import fcntl
+
+    shelf, lock = Shelf(tmp_path), fcntl.flock
+
+    def late(file, how):
+        (shelf.place(tiny()) / CLAIM).unlink()
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with shelf.claim(tiny()) as mine:
+        assert not mine
+    monkeypatch.undo()
+    with shelf.claim(tiny()) as mine:
+        assert mine
+
+
+def test_a_process_that_dies_while_it_is_idle_is_replaced():
+    engine = Local(2, "cpu", threads=1)
+
+    def jobs():
+        yield from (tiny(seed=0), tiny(seed=1))
+        idle = next(worker for worker in engine.workers if worker.job is None)
+        idle.process.kill()
+        idle.process.join()
+        yield tiny(seed=2)
+
+    ends = dict(engine.run(jobs(), None))
+    assert [type(ends[tiny(seed=seed)]) for seed in range(3)] == [Outcome] * 3
 
 
 def test_processes_give_the_records_of_one(tmp_path):

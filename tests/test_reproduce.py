@@ -1,6 +1,7 @@
 """`samc reproduce`: what each item needs, and a command that may be killed, shared and given again."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +31,14 @@ def started(folder, *more):
     """The command in a process of its own."""
     command = [sys.executable, "-m", "samc", *RUN, "--out", str(folder), *more]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+
+def anybody_in(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def records(folder):
@@ -93,6 +102,11 @@ def test_all_is_everything_but_the_grid_unless_quick():
         (("table1", "--quick", "--engine", "rai"), "unknown engine 'rai': did you mean 'ray'?"),
         (("table1", "--quick", "--gpus", "0.2"), "--address and --gpus are for --engine ray"),
         (("table1", "--seeds", "4-0"), "a range goes upwards; write 0-4"),
+        (("table1", "--seeds", ""), "--seeds cannot be ''"),
+        (("table1", "--models", ""), "unknown model ''"),
+        (("table1", "--models", "joint"), "no run of table1 is of these --datasets and --models"),
+        (("theory", "--dry-run", "--datasets", "split-cifar10"), "no run of theory is of these --datasets"),
+        (("table1", "--quick", "--dry-run", "--jobs", "0"), "--jobs is at least 1, got 0"),
     ],
 )
 def test_mistakes_are_one_line(command, tmp_path, arguments, words):
@@ -112,12 +126,20 @@ def test_missing_data_is_one_line_before_anything_is_run(command, tmp_path, monk
     assert err.count("\n") == 1
 
 
-def test_a_dry_run_runs_nothing_and_shows_what_there_is(command, tmp_path):
-    code, out, _ = command("reproduce", "table1", "--quick", "--dry-run", "--out", tmp_path)
+def test_a_dry_run_runs_and_writes_nothing(command, tmp_path):
+    code, out, _ = command("reproduce", "table1", "--quick", "--dry-run", "--out", tmp_path / "out")
     assert code == 0
     assert "26 runs, 0 of them done" in out
-    assert "| gem | not run |" in out
-    assert records(tmp_path) == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_part_of_an_item_does_not_cost_the_rest_of_its_table(command, undisturbed, tmp_path):
+    shutil.copytree(undisturbed, tmp_path / "out")
+    some = ("--quick", "--models", "finetune", "--seeds", "0", "--out", tmp_path / "out")
+    assert command("reproduce", "table1", *some)[0] == 0
+    table = (tmp_path / "out" / "table1.md").read_text()
+    assert "| finetune | 2 |" in table
+    assert "| gem | not run |" in table
 
 
 def test_a_run_is_that_of_its_job(undisturbed):
@@ -144,6 +166,24 @@ def test_killed_in_the_middle_and_started_again_the_table_is_the_same(undisturbe
     assert records(tmp_path) == ["seed0", "seed1", "seed2"]
     assert min(path.stat().st_mtime_ns for path in tmp_path.rglob("record.json")) == first
     assert table(tmp_path) == table(undisturbed)
+
+
+def test_told_to_end_it_closes_what_it_has_started(tmp_path):
+    process = started(tmp_path)
+    deadline = time.monotonic() + 300
+    while not list(tmp_path.rglob(".claimed")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait() == 128 + signal.SIGTERM
+    while anybody_in(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)  # what Python itself started besides is gone a moment later
+    assert not anybody_in(process.pid)
+
+
+def test_a_folder_s_name_is_no_markup(command, tmp_path):
+    code, out, err = command("reproduce", "table1", "--quick", "--dry-run", "--out", tmp_path / "a[/b]")
+    assert (code, err) == (0, "")
+    assert f"{tmp_path / 'a[/b]' / 'table1.md'}\n" in out
 
 
 def test_two_commands_share_a_folder_and_the_work(undisturbed, tmp_path):

@@ -1,6 +1,7 @@
 """NVIDIA's service that lets processes share a GPU: started only where it is there and works, and ended again."""
 
 import os
+import subprocess
 
 import pytest
 
@@ -55,6 +56,22 @@ def test_it_ends_with_an_error_too(machine):
     assert PIPE not in os.environ
 
 
+def test_it_ends_though_its_start_was_interrupted(machine, monkeypatch):
+    folder, run = machine(), subprocess.run
+
+    def interrupted(command, **options):
+        done = run(command, **options)
+        if command[-1] == "-d":
+            raise KeyboardInterrupt
+        return done
+
+    monkeypatch.setattr(sharing.subprocess, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt), shared_gpu():
+        pytest.fail("nothing is begun")
+    assert told(folder)[2] == "quit"
+    assert PIPE not in os.environ
+
+
 def test_one_that_lets_no_process_in_is_not_used(machine):
     folder = machine(probe="raise SystemExit(1)")
     with shared_gpu():
@@ -66,7 +83,7 @@ def test_one_that_does_not_start_is_not_used(machine):
     folder = machine(code=1)
     with shared_gpu():
         assert PIPE not in os.environ
-    assert len(told(folder)) == 2
+    assert told(folder)[2] == "quit"
 
 
 def test_one_that_runs_already_is_left_alone(machine, monkeypatch):

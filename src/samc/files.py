@@ -1,6 +1,7 @@
 """Files that are written whole, or not at all."""
 
 import os
+import secrets
 from pathlib import Path
 
 
@@ -10,18 +11,31 @@ def write_whole(path: Path, content: bytes, *, replace: bool, spare: Path | None
     Over a file that is there only if told so; else FileExistsError, once the content is safe under the `spare` name if
     there is one.
     """
-    temporary = path.with_name(f".{path.name}-{os.getpid()}")
+    # a process's number would not do: two machines that share a folder may both have it
+    temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
         with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        if not replace:
-            path.touch(exist_ok=False)  # takes the name first: a rename would take another file's place unasked
-        os.replace(temporary, path)
+        if replace:
+            os.replace(temporary, path)
+        else:
+            take(path, temporary)
     except FileExistsError:
         if spare is not None:
             os.replace(temporary, spare)
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def take(path: Path, temporary: Path) -> None:
+    """Give a file a name that must be free; a rename would take another file's place unasked."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without second names: the name is taken first, empty
+        path.touch(exist_ok=False)
+        os.replace(temporary, path)

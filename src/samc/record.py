@@ -66,7 +66,9 @@ class RunRecord:
             known = [item.name for item in fields(cls) if item.default is MISSING or item.name in content]
             return cls(**{name: content[name] for name in known})
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path} is not a run's record ({type(error).__name__}: {error})") from None
+            raise DataError(
+                f"{path} is not a run's record ({type(error).__name__}: {error}); remove it or put the right one there"
+            ) from None
 
 
 @contextmanager

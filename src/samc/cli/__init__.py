@@ -1,8 +1,11 @@
 """The command line. Nothing imports it; everything it does is a call that Python users have too."""
 
+import signal
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import typer
 
@@ -62,7 +65,8 @@ def app() -> typer.Typer:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; a mistake that the user can mend is one line and exit code 2."""
     try:
-        result = typer.main.get_command(app())(args=arguments, standalone_mode=False)
+        with orderly():
+            result = typer.main.get_command(app())(args=arguments, standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
     except UserError as error:
@@ -77,6 +81,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if result == INTERRUPTED:  # newer versions of typer return it, older ones raise
         fail("interrupted; nothing half-written is left", INTERRUPTED)
     sys.exit(result if isinstance(result, int) else 0)
+
+
+@contextmanager
+def orderly() -> Iterator[None]:
+    """A command that is told to end, or whose terminal is gone, first ends what it has started, as after Ctrl-C."""
+
+    def stop(number: int, frame: Any) -> NoReturn:
+        sys.exit(128 + number)
+
+    main_thread = threading.current_thread() is threading.main_thread()
+    # one that is ignored, as under nohup, stays so
+    heard = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
+    for each in heard if main_thread else ():
+        signal.signal(each, stop)
+    try:
+        yield
+    finally:
+        for each in heard if main_thread else ():
+            signal.signal(each, signal.SIG_DFL)
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -30,7 +30,7 @@ def demo(
 
       samc demo --seed 1 --out runs/demo-1
     """
-    console = Console()
+    console = Console(markup=False, highlight=False)
     where = choose(device)
     picture = out / "memory.png"
     if out.is_dir() and any(out.iterdir()) and not picture.exists():
@@ -49,4 +49,4 @@ def demo(
         for name, record in records.items():
             (out / name).mkdir(exist_ok=True)
             record.save(out / name, replace=True)
-    console.print(f"records: {out}    picture: {picture}", highlight=False)
+    console.print(f"records: {out}    picture: {picture}", soft_wrap=True)

@@ -13,10 +13,10 @@ from samc.protocol import Watcher
 def live(console: Console) -> Progress:
     """The place for all bars, since a console has but one; they are shown within its `with` block."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         TextColumn("{task.percentage:>3.0f} %"),
-        TextColumn("{task.fields[shown]}"),
+        TextColumn("{task.fields[shown]}", markup=False),
     )
     return Progress(*columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
 

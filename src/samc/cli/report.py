@@ -43,7 +43,7 @@ def report(
 
       samc report results/split-synthetic --markdown
     """
-    console = Console()
+    console = Console(markup=False)
     for title, rows in tables(find(folder)).items():
         if as_markdown:
             print(f"{title}\n\n{markdown(rows)}\n")

@@ -35,7 +35,7 @@ folder. What has not been run yet is shown as not run.
 
 {WHAT}
 
-  all            all of them but the grid, which is thousands of runs
+  all            all of them but the grid, which is hundreds of runs
 
 Examples:
 
@@ -52,7 +52,8 @@ def reproduce(
     datasets: Annotated[str | None, typer.Option(help="some of the streams, split by commas")] = None,
     models: Annotated[str | None, typer.Option(help="some of the methods, split by commas")] = None,
     seeds: Annotated[
-        str | None, typer.Option(help="such as 0-2 or 0,4  [default: the item's own, 0-4 or fewer]")
+        str | None,
+        typer.Option(help="such as 0-2 or 0,4; of more than it needs an item takes the first  [default: 0-4 or fewer]"),
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="runs at a time  [default: 8 on a GPU, else one a core]")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="the same items on the embedded stream, cut short")] = False,
@@ -62,16 +63,20 @@ def reproduce(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     data_dir: Annotated[Path | None, typer.Option(help="where the data sets are")] = None,
     out: Annotated[Path, typer.Option(help="folder for records, tables and figures")] = Path("runs/reproduce"),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be run, and write what there is")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say how much there is to run, and run nothing")] = False,
 ) -> None:
-    console, shelf = Console(), Shelf(out)
+    console, shelf = Console(markup=False, highlight=False), Shelf(out)
+    check_flags(engine, jobs, address, gpus)
     wanted = items(item, quick)
-    numbers = parse(seeds) if seeds else None
+    numbers = None if seeds is None else parse(seeds)
     some = named_streams(datasets, quick), numbers, named_models(models), quick
     needed = {each.name: each.jobs(*some) for each in wanted}
     asked = list(dict.fromkeys(job for jobs_of_item in needed.values() for job in jobs_of_item.values()))
+    if not asked:
+        names = ", ".join(each.name for each in wanted)
+        raise ConfigError(f"no run of {names} is of these --datasets and --models; leave one of them out")
     left = [job for job in asked if shelf.find(job) is None]
-    console.print(f"{len(asked)} runs, {len(asked) - len(left)} of them done, in {out}", highlight=False)
+    console.print(f"{len(asked)} runs, {len(asked) - len(left)} of them done, in {out}", soft_wrap=True)
     failures: dict[Job, Exception] = {}
     if left and not dry_run:
         ready = engine_of(engine, jobs, device, data_dir, address, gpus)
@@ -79,8 +84,9 @@ def reproduce(
             check_data(left, data_dir)
         with live(console) as progress:
             failures = perform(left, shelf, ready, Board(console, progress, left, at_once(ready)))
-    for each in wanted:
-        show(console, each, needed[each.name], shelf, out)
+    for each in wanted if not dry_run else ():
+        # all of it, whatever was asked for this time: a table does not lose rows by learning some of them
+        show(console, each, {**each.jobs(quick=quick), **needed[each.name]}, shelf, out)
     if failures:
         (first, error), count = next(iter(failures.items())), len(failures)
         told = f"{count} of {len(left)} runs failed, {described(first)} with: {error}"
@@ -101,15 +107,18 @@ def named_models(text: str | None) -> tuple[str, ...] | None:
     return names
 
 
-def engine_of(
-    name: str, jobs: int | None, device: str, data_dir: Path | None, address: str | None, gpus: float | None
-) -> Engine:
+def check_flags(name: str, jobs: int | None, address: str | None, gpus: float | None) -> None:
     if name not in ENGINES:
         raise unknown("engine", name, ENGINES)
     if jobs is not None and jobs < 1:
         raise ConfigError(f"--jobs is at least 1, got {jobs}")
     if name == "local" and (address is not None or gpus is not None):
         raise ConfigError("--address and --gpus are for --engine ray; add it or leave them out")
+
+
+def engine_of(
+    name: str, jobs: int | None, device: str, data_dir: Path | None, address: str | None, gpus: float | None
+) -> Engine:
     cores = os.cpu_count() or 1
     if name == "ray":
         from samc.experiments.cluster import Cluster  # noqa: PLC0415  (an extra that few have)
@@ -117,7 +126,8 @@ def engine_of(
         return Cluster(jobs, device, data_dir, 1, address=address, gpus=gpus)
     kind = choose(device).type
     many = jobs or (ON_A_GPU if kind == "cuda" else cores)
-    return Local(many, kind, data_dir, max(1, cores // many))
+    # on a CPU what is learnt depends on the number of threads, and must not on that of jobs: one each, as on a cluster
+    return Local(many, kind, data_dir, max(1, cores // many) if kind == "cuda" else 1)
 
 
 def at_once(engine: Engine) -> int:
@@ -142,6 +152,7 @@ class Board(Audience):
         self.console, self.progress, self.at_once = console, progress, at_once
         self.left = dict.fromkeys(jobs)
         self.rows: dict[Job, Any] = {}
+        self.told = ""
         self.seconds: dict[tuple[str, str], list[float]] = {}
         self.all, self.began_at = progress.add_task("all runs", shown="", total=len(jobs)), dict[Job, float]()
 
@@ -167,19 +178,24 @@ class Board(Audience):
         self.close(job, f"failed: {' '.join(str(error).split())}")
 
     def elsewhere(self, jobs: list[Job]) -> None:
-        self.progress.update(self.all, refresh=True, shown=f"{len(jobs)} runs are another command's; waiting for it")
+        self.left = dict.fromkeys(jobs)  # what else was left, the other command has ended meanwhile
+        words = f"{len(jobs)} runs are another command's; waiting for it"
+        self.refresh(words)
+        if words != self.told and not self.console.is_terminal:
+            self.console.print(words)
+        self.told = words
 
     def close(self, job: Job, words: str) -> None:
         self.left.pop(job, None)
         self.progress.remove_task(self.rows.pop(job))
         self.refresh()
         done = int(self.progress.tasks[0].total or 0) - len(self.left)
-        self.console.print(f"{done}/{done + len(self.left)}  {described(job)} {words}", highlight=False)
+        self.console.print(f"{done}/{done + len(self.left)}  {described(job)} {words}", soft_wrap=True)
 
-    def refresh(self) -> None:
+    def refresh(self, words: str = "") -> None:
         total = int(self.progress.tasks[0].total or 0)
         shown = f"{total - len(self.left)} of {total} done{self.time_left()}"
-        self.progress.update(self.all, completed=total - len(self.left), refresh=True, shown=shown)
+        self.progress.update(self.all, completed=total - len(self.left), refresh=True, shown=words or shown)
 
     def time_left(self) -> str:
         """By what runs of the same method and stream took; of others, by what all took."""
@@ -198,9 +214,9 @@ def show(console: Console, item: Item, needed: dict[Any, Job], shelf: Shelf, out
     """Write an item's tables and figures from the records that there are."""
     found = {key: shelf.find(job) for key, job in needed.items()}
     for path in publish(item, found, out, pictures_of(needed, shelf)):
-        console.print(f"{item.name}: {path}", highlight=False)
+        console.print(f"{item.name}: {path}", soft_wrap=True)
         if path.suffix == ".md":
-            console.print(path.read_text(), highlight=False, soft_wrap=True, markup=False)
+            console.print(path.read_text(), soft_wrap=True)
 
 
 reproduce.__doc__ = HELP

@@ -111,7 +111,7 @@ def execute(
     diagnose: bool | None,
 ) -> None:
     """Names, values and the places for all records are checked first; a seed that fails does not cost the others."""
-    console = Console()
+    console = Console(markup=False, highlight=False)
     config, from_preset = resolve(given, method(given.get("model", RunConfig.model)).settings)
     if seeds is not None and "seed" in given:
         raise ConfigError("--seed and --seeds exclude each other; give one of them")
@@ -129,21 +129,21 @@ def execute(
                 raise OutputError(f"{each.folder / FILE} is there already; choose another --out or remove it")
         if from_preset:
             shown = ", ".join(f"{flag(name)} {value}" for name, value in from_preset.items())
-            console.print(f"preset for {config.dataset}: {shown}", highlight=False)
+            console.print(f"preset for {config.dataset}: {shown}", soft_wrap=True)
         jobs = {Job(each.config, keep_memory=True, diagnose=bool(diagnose)): each for each in runs}
         learn_all(console, jobs, data_dir, where)
         show(console, runs, seeds)
         failed = {each.config.seed: each.failure for each in runs if each.failure}
         if failed and seeds is not None:
-            console.print(f"failed: seed {', '.join(map(str, failed))}", highlight=False)
+            console.print(f"failed: seed {', '.join(map(str, failed))}")
         for failure in failed.values():
             raise failure  # the first; what else went wrong is most likely the same
     if seeds is None:
-        console.print(f"record: {folder / RECORD}", highlight=False)
+        console.print(f"record: {folder / RECORD}", soft_wrap=True)
         if has_memory(config):
-            console.print(f"memory: {folder / FILE}", highlight=False)
+            console.print(f"memory: {folder / FILE}", soft_wrap=True)
     else:
-        console.print(f"records: {folder}", highlight=False)
+        console.print(f"records: {folder}", soft_wrap=True)
 
 
 def learn_all(console: Console, jobs: dict[Job, Run], data_dir: Path | None, device: torch.device) -> None:
@@ -181,7 +181,7 @@ def show(console: Console, runs: Sequence[Run], seeds: str | None) -> None:
     console.print(summary({str(record.config["seed"]): record for record in records}, f"{stream}, {model}", "seed"))
     row = Row(model, tuple(records))
     acc, bwt = spread(row.figures("acc")), spread(row.figures("bwt"), "+")
-    console.print(f"mean ± standard deviation over seeds: ACC {acc} %, BWT {bwt}", highlight=False)
+    console.print(f"mean ± standard deviation over seeds: ACC {acc} %, BWT {bwt}")
 
 
 def moment() -> str:

@@ -41,7 +41,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         installed()
-        if self.gpus is not None and not (0 < self.gpus <= 1 or (self.gpus > 1 and self.gpus == int(self.gpus))):
+        if self.gpus is not None and not (0 < self.gpus <= 1 or (self.gpus > 1 and self.gpus.is_integer())):
             raise ConfigError(f"a job takes a part of one GPU, such as 0.2, or whole ones, got {self.gpus:g}")
 
     def run(self, jobs: Iterable[Job], news: News | None) -> Iterator[tuple[Job, Outcome | Exception]]:

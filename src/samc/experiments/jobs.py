@@ -31,8 +31,13 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Where its record lies in a folder of many: the same for equal jobs, another for any other."""
-        asked = {name: value for name, value in self.config.as_dict().items() if name not in ("seed", "preset")}
+        """Where its record lies in a folder of many: the same for equal jobs, another for any other.
+
+        Settings at their defaults are left out, so that a setting which is added later leaves the names as they are.
+        """
+        plain = RunConfig().as_dict() | {"dataset": None, "model": None}
+        given = {name: value for name, value in self.config.as_dict().items() if value not in (None, plain[name])}
+        asked = {name: value for name, value in given.items() if name not in ("seed", "preset")}
         asked |= {name: True for name in ("diagnose", "pictures") if getattr(self, name)}
         digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:10]
         stream = "".join(c if c.isalnum() else "-" for c in self.config.dataset)

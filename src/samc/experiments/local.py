@@ -103,7 +103,11 @@ class Local:
                 break
             idle = next((worker for worker in self.workers if worker.job is None), None) or self.hire()
             idle.job, given = asked, True
-            idle.line.send_bytes(pickle.dumps(asked))
+            try:
+                idle.line.send_bytes(pickle.dumps(asked))
+            except OSError:  # it died while it had nothing to do
+                self.bury(idle)
+                again.append(asked)
         return given
 
     def hire(self) -> Worker:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from itertools import chain, islice
 from typing import Any
 
 from samc.experiments.jobs import Engine, Job, Outcome
@@ -39,7 +40,9 @@ def perform(
         taken: list[Job] = []
         with ExitStack() as claims:
             held: dict[Job, ExitStack] = {}
-            for asked, end in engine.run(free(left, shelf, taken, held, claims, audience), audience.news):
+            ready = free(left, shelf, taken, held, claims, audience)
+            first = list(islice(ready, 1))  # an engine is started for work only, not to wait for another's
+            for asked, end in engine.run(chain(first, ready), audience.news) if first else ():
                 if isinstance(end, Outcome):
                     shelf.keep(asked, end)
                     audience.ended(asked, end.record)

@@ -35,11 +35,10 @@ def shared_gpu() -> Iterator[None]:
     with ExitStack() as closing:
         folder = closing.enter_context(tempfile.TemporaryDirectory(prefix="samc-mps-", ignore_cleanup_errors=True))
         service = {PIPE: folder, LOG: folder}
-        if called(control, "-d", environment=service):
-            closing.callback(called, control, words=b"quit\n", environment=service)
-            if called(sys.executable, "-c", PROBE, environment=service):
-                os.environ.update(service)
-                closing.callback(forget)
+        closing.callback(called, control, words=b"quit\n", environment=service)  # first: an interrupt may come any time
+        if called(control, "-d", environment=service) and called(sys.executable, "-c", PROBE, environment=service):
+            closing.callback(forget)
+            os.environ.update(service)
         yield
 
 

@@ -24,9 +24,13 @@ class Shelf:
         return self.folder / asked.name
 
     def find(self, asked: Job) -> RunRecord | None:
-        """The record of a job that has been learnt, if it has."""
+        """The record of a job that has been learnt, if it has; one of other settings, whose place this was, is none."""
         path = self.place(asked) / FILE
-        return RunRecord.load(path) if path.exists() and path.stat().st_size else None
+        if not path.exists() or not path.stat().st_size:
+            return None
+        record, config = RunRecord.load(path), asked.config.as_dict()
+        same = all(value == config.get(name) for name, value in record.config.items() if name != "preset")
+        return record if same else None
 
     def keep(self, asked: Job, outcome: Outcome) -> None:
         """Files first, the record last: where there is a record, there is all of it."""
@@ -51,7 +55,10 @@ class Shelf:
         try:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+                mine = os.path.samestat(os.fstat(file), os.stat(place / CLAIM))
+            except (BlockingIOError, FileNotFoundError):
+                mine = False
+            if not mine:  # another's, or what the last one has removed since: a third may hold a new one
                 yield False
                 return
             yield True

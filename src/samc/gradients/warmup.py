@@ -66,7 +66,7 @@ def one_at_a_time() -> Iterator[None]:
     """Processes that start together need the same kernels: the first compiles them, the others find them on disk."""
     import fcntl  # noqa: PLC0415  (where there is no such thing, Triton is not either)
 
-    with open(os.path.join(tempfile.gettempdir(), f"samc-kernels-{os.getuid()}"), "w") as file:
+    with open(os.path.join(tempfile.gettempdir(), f"samc-kernels-{os.getuid()}"), "a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

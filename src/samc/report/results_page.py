@@ -50,7 +50,7 @@ def page(shelf: Shelf, *, beside: str = "", quick: bool = False) -> str:
     run = [record for record in jobs.values() if record]
     counted = f"{len(run):,} of {len(jobs):,} runs are here."
     parts = [INTRODUCTION, " ".join([counted, *learnt_on(run)])]
-    parts += [part for account in accounts for part in section(account, beside)]
+    parts += [part for account in accounts for part in section(account, beside, shelf.folder)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -62,28 +62,30 @@ def write(shelf: Shelf, path: Path, *, quick: bool = False) -> list[Path]:
         if account.run:
             written += publish(item, account.run, shelf.folder, pictures_of(item.jobs(quick=quick), shelf))
     if not written:
-        raise DataError(f"{shelf.folder} holds no run of an item; learn some with: samc reproduce table1 --out FOLDER")
+        how = "learn some with: samc reproduce table1 --out FOLDER; quick ones are shown with --quick"
+        raise DataError(f"{shelf.folder} holds no run of an item; {how}")
     beside = Path(os.path.relpath(shelf.folder, path.parent)).as_posix()
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, page(shelf, beside=f"{beside}/", quick=quick).encode(), replace=True)
     return [*written, path]
 
 
-def section(account: Account, beside: str) -> list[str]:
+def section(account: Account, beside: str, folder: Path) -> list[str]:
     item, run = account.item, account.run
     parts = [f"## {item.name}: {item.what}"]
     if run:
-        parts += [*shown(item, run, beside), *learnt_on(run.values())]
+        parts += [*shown(item, run, beside, folder), *learnt_on(run.values())]
     return [*parts, *not_run(account.found)]
 
 
-def shown(item: Item, run: Found, beside: str) -> list[str]:
-    """Tables as they are, figures as links."""
+def shown(item: Item, run: Found, beside: str, folder: Path) -> list[str]:
+    """Tables as they are, figures as links; a gallery only where it could be drawn."""
     if item.name in TABLES:
         return [markdown(TABLES[item.name](item, run), level=3)]
     if item.name in FIGURES:
         return [f"![{item.what}]({beside}{item.name}.png)"]
-    return [f"![{stream}: {item.what}]({beside}{item.name}-{stream}.png)" for stream in streams_of(run)]
+    names = {stream: f"{item.name}-{stream}.png" for stream in streams_of(run)}
+    return [f"![{stream}: {item.what}]({beside}{name})" for stream, name in names.items() if (folder / name).exists()]
 
 
 def not_run(found: Found) -> list[str]:
