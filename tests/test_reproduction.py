@@ -20,7 +20,7 @@ from samc.experiments.pictures import Remembered
 from samc.experiments.shelf import Shelf
 from samc.report.curves import account
 from samc.report.paper import paper, published
-from samc.report.reproduction import publish, spread_over
+from samc.report.reproduction import TABLES, publish, spread_over
 from samc.report.results_page import page
 from samc.report.runs import by_stream
 from samc.report.sheet import LATEX, Column, Row, Section, comma_separated, escaped, latex, markdown, number
@@ -117,7 +117,7 @@ def test_latex_escapes_whatever_it_is_given():
     assert [escaped(character) for character in LATEX] == list(LATEX.values())
 
 
-@pytest.mark.parametrize("name", [name for name in PAPER_ITEMS if ITEMS[name].kind == "table"])
+@pytest.mark.parametrize("name", [name for name in PAPER_ITEMS if name in TABLES])
 def test_latex_tables_are_whole_and_hold_nothing_but_ascii(name, tmp_path):
     publish(*filled(name), tmp_path, {})
     text = (tmp_path / f"{name}.tex").read_text()
@@ -343,7 +343,7 @@ def test_a_grid_judged_on_test_images_is_refused(tmp_path):
 def test_equal_records_give_equal_files(name, quick, tmp_path):
     item, found = filled(name, quick=quick)
     first, second = (publish(item, found, tmp_path / folder, {}) for folder in "ab")
-    kinds = {"table": ["csv", "md", "tex"], "figure": ["csv", "png", "svg"]}[item.kind]
+    kinds = ["csv", "md", "tex"] if name in TABLES else ["csv", "png", "svg"]
     assert sorted(path.name for path in first) == sorted(
         f"{name}.{kind}" for kind in (*kinds, *(["yaml"] if name == "grid" else []))
     )

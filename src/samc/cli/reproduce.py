@@ -15,7 +15,7 @@ from samc.device import choose
 from samc.errors import ConfigError, UserError, unknown
 from samc.experiments.items import EMBEDDED, ITEMS, Item, items, known_streams
 from samc.experiments.jobs import Engine, Job
-from samc.experiments.local import Local
+from samc.experiments.local import ON_A_GPU, Local, threads_each
 from samc.experiments.perform import Audience, perform
 from samc.experiments.shelf import Shelf
 from samc.experiments.watching import clock
@@ -25,8 +25,6 @@ from samc.report.reproduction import pictures_of, publish
 from samc.streams import open_stream
 
 ENGINES = ("local", "ray")
-ON_A_GPU = 8
-# jobs at a time: a small network leaves most of a GPU idle, and eight of the largest fit into its memory
 WHAT = "\n\n".join(f"  {item.name:14} {item.what}" for item in ITEMS.values())
 HELP = f"""Run a table or figure of the paper on the real data, and write it down beside the paper's figures.
 
@@ -119,15 +117,14 @@ def check_flags(name: str, jobs: int | None, address: str | None, gpus: float | 
 def engine_of(
     name: str, jobs: int | None, device: str, data_dir: Path | None, address: str | None, gpus: float | None
 ) -> Engine:
-    cores = os.cpu_count() or 1
     if name == "ray":
         from samc.experiments.cluster import Cluster  # noqa: PLC0415  (an extra that few have)
 
         return Cluster(jobs, device, data_dir, 1, address=address, gpus=gpus)
     kind = choose(device).type
-    many = jobs or (ON_A_GPU if kind == "cuda" else cores)
+    many = jobs or (ON_A_GPU if kind == "cuda" else os.cpu_count() or 1)
     # on a CPU what is learnt depends on the number of threads, and must not on that of jobs: one each, as on a cluster
-    return Local(many, kind, data_dir, max(1, cores // many) if kind == "cuda" else 1)
+    return Local(many, kind, data_dir, threads_each(many) if kind == "cuda" else 1)
 
 
 def at_once(engine: Engine) -> int:

@@ -19,7 +19,7 @@ from samc.config import RunConfig, flag, resolve
 from samc.device import choose
 from samc.errors import ConfigError, OutputError
 from samc.experiments.jobs import Job, Outcome, has_memory
-from samc.experiments.local import Alone, Local
+from samc.experiments.local import ON_A_GPU, Alone, Local, threads_each
 from samc.files import write_whole
 from samc.learners import method
 from samc.memory.file import FILE
@@ -29,9 +29,8 @@ from samc.report.comparison import Row, spread
 from samc.report.diagnosis import claims
 from samc.report.table import summary
 
-AT_ONCE = {"cuda": 8}
-# seeds by kind of device. A small network leaves most of a GPU idle, and eight of the largest fit into its memory; on
-# a CPU a single one is busy on all cores already
+AT_ONCE = {"cuda": ON_A_GPU}
+# seeds by kind of device; on a CPU a single one is busy on all cores already
 
 HELP = """Learn a stream with one method and write a record.
 
@@ -149,8 +148,7 @@ def execute(
 def learn_all(console: Console, jobs: dict[Job, Run], data_dir: Path | None, device: torch.device) -> None:
     """Every seed with its bar: side by side where that pays, one after the other where one fills the machine."""
     at_once = min(len(jobs), AT_ONCE.get(device.type, 1))
-    # threads that wait for work keep cores busy: all processes together have as many as there are cores
-    threads = max(1, (os.cpu_count() or 1) // at_once)
+    threads = threads_each(at_once)
     engine = Alone(device, data_dir) if at_once == 1 else Local(at_once, device.type, data_dir, threads)
     with live(console) as progress:
         bars = {}

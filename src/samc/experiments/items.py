@@ -88,11 +88,10 @@ EQUAL_BYTES = (
 
 @dataclass(frozen=True)
 class Item:
-    """A table or figure. `kind` is how it is shown; the flags ask its runs for more than a record's figures."""
+    """A table or figure; `asked` has what its runs are to leave besides a record's figures."""
 
     name: str
     what: str
-    kind: str
     variants: Callable[[str], tuple[Variant, ...]]
     streams: tuple[str, ...] = STREAMS
     settings: dict[str, Any] = field(default_factory=dict)
@@ -153,24 +152,22 @@ def of_the_grid(stream: str) -> tuple[Variant, ...]:
 
 
 LISTED = (
-    Item("table1", "all methods: ACC and BWT", "table", always(*TABLE1)),
-    Item("table2", "four ways to complete an image", "table", always(*TABLE2)),
-    Item("equal-bytes", "SAMC and rivals that compress, at equal true bytes", "table", always(*EQUAL_BYTES)),
-    Item("first-task", "the first task's accuracy after every task", "figure", always(SAMC, *RAW, BEST)),
-    Item("threshold", "ACC by the threshold on saliency", "figure", always(*by_threshold()), most_seeds=3),
+    Item("table1", "all methods: ACC and BWT", always(*TABLE1)),
+    Item("table2", "four ways to complete an image", always(*TABLE2)),
+    Item("equal-bytes", "SAMC and rivals that compress, at equal true bytes", always(*EQUAL_BYTES)),
+    Item("first-task", "the first task's accuracy after every task", always(SAMC, *RAW, BEST)),
+    Item("threshold", "ACC by the threshold on saliency", always(*by_threshold()), most_seeds=3),
     Item(
         "images-stored",
         "images in the room of ten, by threshold",
-        "table",
         always(*by_threshold()),
         streams=("split-cifar100",),
         most_seeds=3,
     ),
-    Item("memory-size", "ACC by the size of the memory", "figure", always(*by_size()), most_seeds=3),
+    Item("memory-size", "ACC by the size of the memory", always(*by_size()), most_seeds=3),
     Item(
         "table3",
         "bytes, and seconds by phase, of the first two tasks",
-        "table",
         always(RAW[0], samc("samc", "samc", threshold=0.6)),
         streams=("split-mini-imagenet",),
         settings={"n_tasks": 2},
@@ -178,7 +175,6 @@ LISTED = (
     Item(
         "gallery",
         "truth, saliency, kept pixels and completed image",
-        "picture",
         always(SAMC),
         most_seeds=1,
         asked={"pictures": True},
@@ -186,7 +182,6 @@ LISTED = (
     Item(
         "theory",
         "how far Lemmas 1 and 2 and Theorem 1 hold",
-        "table",
         always(SAMC),
         streams=("split-cifar100",),
         most_seeds=1,
@@ -195,7 +190,6 @@ LISTED = (
     Item(
         "grid",
         "the paper's grids, judged on training images held out",
-        "table",
         of_the_grid,
         settings={"tested_on": "held-out"},
         most_seeds=1,

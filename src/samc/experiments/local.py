@@ -1,6 +1,7 @@
 """Jobs on this machine: side by side in processes of their own, each of which learns one after the other."""
 
 import multiprocessing
+import os
 import pickle
 import signal
 from collections.abc import Callable, Iterable, Iterator
@@ -18,9 +19,16 @@ from samc.experiments.jobs import Job, News, Outcome, learn
 from samc.experiments.sharing import shared_gpu
 from samc.experiments.watching import Narrator
 
+ON_A_GPU = 8
+# jobs at a time: a small network leaves most of a GPU idle, and eight of the largest fit into its memory
 TRIES = 2
 # how often a job is begun whose process dies, before it is given up
 CLOSING_SECONDS = 5.0
+
+
+def threads_each(at_once: int) -> int:
+    """Threads that wait for work keep cores busy: all processes together have as many as there are cores."""
+    return max(1, (os.cpu_count() or 1) // at_once)
 
 
 @dataclass(frozen=True)
