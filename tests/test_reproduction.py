@@ -185,7 +185,7 @@ def small_table(accuracies, stream="split-cifar100"):
         for seed, acc in enumerate(values):
             made = None if acc is None else record(acc, -0.1, stream=stream, model="gem", seed=seed)
             found[stream, variants[label], seed] = made
-    return Item("table1", "a table", "table", always(*variants.values())), found
+    return Item("table1", "a table", always(*variants.values())), found
 
 
 def test_a_row_stands_beside_the_papers(tmp_path):
