@@ -37,6 +37,15 @@ def test_a_quick_try_leaves_finite_figures(name, script, tmp_path, capsys):
     assert path.name in printed
 
 
+def test_the_same_gradients_again_and_again_in_processes_side_by_side(script, tmp_path):
+    script("repeatable").main(["--quick", "--device", "cpu", "--results", str(tmp_path)])
+    result = json.loads((tmp_path / "repeatable-cpu.json").read_text())
+    assert [(row["processes"], row["repetitions"], row["not as the first"]) for row in result["rows"]] == [
+        (1, 3, 0),
+        (2, 6, 0),
+    ]
+
+
 def test_a_quick_try_is_not_taken_for_a_result(script, capsys):
     before = sorted((FOLDER / "results").iterdir())
     script("leak").main(["--quick", "--device", "cpu"])

@@ -17,13 +17,16 @@ def coarse(values):
 
 
 @triton.jit
-def product(left, coarse_right, fine_right, total):
-    """total + left·right; in bfloat16 as it is."""
+def product(left, coarse_right, fine_right, total, always):
+    """total + left·right; in bfloat16 as it is. `always` is true, but not known to be where that matters."""
     if left.dtype == tl.float32:
         coarse_left = coarse(left)
         total = tl.dot(left - coarse_left, coarse_right, total, input_precision="tf32")
         total = tl.dot(coarse_left, fine_right, total, input_precision="tf32")
-        return tl.dot(coarse_left, coarse_right, total, input_precision="tf32")
+        total = tl.dot(coarse_left, coarse_right, total, input_precision="tf32")
+        # somebody must ask for the total before a loop goes on: else Triton leaves this product under way, on a Hopper,
+        # while the next step already fills the registers that it reads. On a busy device it then reads the wrong ones
+        return tl.where(always, total, 0.0)
     return tl.dot(left, coarse_right, total)
 
 
@@ -73,7 +76,7 @@ def forward_kernel(
         inside_weight = (k < K)[:, None] & (n < COUT)[None, :]
         one = tl.load(weight + place, mask=inside_weight, other=0.0)
         two = tl.load(rest + place, mask=inside_weight, other=0.0)
-        total = product(patch, one, two, total)
+        total = product(patch, one, two, total, pixels > 0)
     place, inside_y = m[:, None] * COUT + n[None, :], (m < pixels)[:, None] & (n < COUT)[None, :]
     if STEADY:
         spread = tl.sqrt(tl.load(variance + n, mask=n < COUT, other=1.0) + EPSILON)
@@ -130,7 +133,7 @@ def strided_back_kernel(
         inside_weight = (k < taps * COUT)[:, None] & (n < CIN)[None, :]
         one = tl.load(weight + there, mask=inside_weight, other=0.0)
         two = tl.load(rest + there, mask=inside_weight, other=0.0)
-        total = product(slope, one, two, total)
+        total = product(slope, one, two, total, images > 0)
     i, j = 2 * a + down, 2 * b + across
     place = ((image * height + i) * width + j)[:, None] * CIN + n[None, :]
     tl.store(dx + place, total, mask=((image < images) & (i < height) & (j < width))[:, None] & (n < CIN)[None, :])
@@ -173,10 +176,10 @@ def weight_kernel(
         there = m[:, None] * COUT + n[None, :]
         slope = tl.load(dy + there, mask=(m < high)[:, None] & (n < COUT)[None, :], other=0.0)
         if slope.dtype == tl.float32:
-            rough = coarse(slope)
-            total = product(patch, rough, slope - rough, total)
+            rough = coarse(slope)  # made anew at every step, so that Triton waits by itself
+            total = product(patch, rough, slope - rough, total, True)
         else:
-            total = product(patch, slope, slope, total)
+            total = product(patch, slope, slope, total, True)
     # in the order of the parameter's own elements: out, in, row, column
     place = n[None, :] * K + ((k % CIN) * TAPS + k // CIN)[:, None]
     whole = tl.program_id(1).to(tl.int64) * (K * COUT)
