@@ -6,8 +6,13 @@ the ten bits that they take and a rest, and all but rest times rest is added up.
 at 20 to 160 channels, than cuDNN's float32 (docs/performance.md).
 """
 
+import os
+
 import triton
 import triton.language as tl
+
+INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
+# where kernels run as Python, one program after the other
 
 
 @triton.jit
@@ -17,29 +22,41 @@ def coarse(values):
 
 
 @triton.jit
-def product(left, coarse_right, fine_right, total, always):
-    """total + left·right; in bfloat16 as it is. `always` is true, but not known to be where that matters."""
+def settled(total):
+    """The total once the matrix units are done with it, by a move that the compiler cannot see through, and drops.
+
+    If nobody asks for a product before a loop goes on, Triton leaves it under way, on a Hopper, while the next step
+    already fills the registers that it reads: on a busy device it then reads the wrong ones.
+    """
+    if INTERPRETED:
+        return total
+    return tl.inline_asm_elementwise("mov.f32 $0, $1;", "=f,f", [total], tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def product(left, coarse_right, fine_right, total):
+    """total + left·right; in bfloat16 as it is."""
     if left.dtype == tl.float32:
         coarse_left = coarse(left)
         total = tl.dot(left - coarse_left, coarse_right, total, input_precision="tf32")
         total = tl.dot(coarse_left, fine_right, total, input_precision="tf32")
-        total = tl.dot(coarse_left, coarse_right, total, input_precision="tf32")
-        # somebody must ask for the total before a loop goes on: else Triton leaves this product under way, on a Hopper,
-        # while the next step already fills the registers that it reads. On a busy device it then reads the wrong ones
-        return tl.where(always, total, 0.0)
+        return settled(tl.dot(coarse_left, coarse_right, total, input_precision="tf32"))
     return tl.dot(left, coarse_right, total)
 
 
 @triton.jit
+def within(start, size: tl.constexpr, SIDE: tl.constexpr):
+    """Of SIDE neighbours from start on one bit each: whether it is one of 0 to size − 1."""
+    return (1 << tl.minimum(size - start, SIDE)) - (1 << tl.maximum(-start, 0))
+
+
+@triton.jit
 def inside_taps(top, left, height: tl.constexpr, width: tl.constexpr, SIDE: tl.constexpr):
-    """For each pixel one bit a tap: whether the tap falls onto the image."""
-    bits = top * 0
+    """For each pixel one bit a tap: whether the tap falls onto the image. Rows of taps are copies of their columns."""
+    rows, bits = within(top, height, SIDE), top * 0
     for row in tl.static_range(SIDE):
-        for column in tl.static_range(SIDE):
-            i, j = top + row, left + column
-            there = (i >= 0) & (i < height) & (j >= 0) & (j < width)
-            bits += there.to(tl.int32) << (row * SIDE + column)
-    return bits
+        bits += ((rows >> row) & 1) << (row * SIDE)
+    return bits * within(left, width, SIDE)
 
 
 @triton.jit(do_not_specialize=["pixels"])
@@ -76,7 +93,7 @@ def forward_kernel(
         inside_weight = (k < K)[:, None] & (n < COUT)[None, :]
         one = tl.load(weight + place, mask=inside_weight, other=0.0)
         two = tl.load(rest + place, mask=inside_weight, other=0.0)
-        total = product(patch, one, two, total, pixels > 0)
+        total = product(patch, one, two, total)
     place, inside_y = m[:, None] * COUT + n[None, :], (m < pixels)[:, None] & (n < COUT)[None, :]
     if STEADY:
         spread = tl.sqrt(tl.load(variance + n, mask=n < COUT, other=1.0) + EPSILON)
@@ -133,7 +150,7 @@ def strided_back_kernel(
         inside_weight = (k < taps * COUT)[:, None] & (n < CIN)[None, :]
         one = tl.load(weight + there, mask=inside_weight, other=0.0)
         two = tl.load(rest + there, mask=inside_weight, other=0.0)
-        total = product(slope, one, two, total, images > 0)
+        total = product(slope, one, two, total)
     i, j = 2 * a + down, 2 * b + across
     place = ((image * height + i) * width + j)[:, None] * CIN + n[None, :]
     tl.store(dx + place, total, mask=((image < images) & (i < height) & (j < width))[:, None] & (n < CIN)[None, :])
@@ -176,10 +193,10 @@ def weight_kernel(
         there = m[:, None] * COUT + n[None, :]
         slope = tl.load(dy + there, mask=(m < high)[:, None] & (n < COUT)[None, :], other=0.0)
         if slope.dtype == tl.float32:
-            rough = coarse(slope)  # made anew at every step, so that Triton waits by itself
-            total = product(patch, rough, slope - rough, total, True)
+            rough = coarse(slope)
+            total = product(patch, rough, slope - rough, total)
         else:
-            total = product(patch, slope, slope, total, True)
+            total = product(patch, slope, slope, total)
     # in the order of the parameter's own elements: out, in, row, column
     place = n[None, :] * K + ((k % CIN) * TAPS + k // CIN)[:, None]
     whole = tl.program_id(1).to(tl.int64) * (K * COUT)

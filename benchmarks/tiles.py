@@ -1,0 +1,146 @@
+"""Are the tiles of the convolutions' kernels the fastest: each of the network's convolutions with others beside them.
+
+A tile is how many rows, columns and steps of the product a program works on, with how many warps, and how many steps
+ahead it loads. Fewer than four warps use the older matrix instructions. Needs a GPU.
+"""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from common import BATCH, Row, network, options, report, rounds, synchronise
+from samc.gradients.fold import Folding, Plan, strides
+from samc.gradients.graph import Constants
+from samc.gradients.starting import only_compile
+from samc.gradients.warmup import Survey
+
+CLAIM = "The tiles of the convolutions' kernels are the fastest of those tried."
+PAST, KEPT = 19, 43
+CALLS = 5
+
+
+class Tile(NamedTuple):
+    rows: int
+    columns: int
+    depth: int
+    warps: int
+    stages: int
+
+
+class Call(NamedTuple):
+    """One start of a kernel, which can be repeated with another tile."""
+
+    kernel: Any
+    grid: tuple[int, ...]
+    arguments: tuple[Any, ...]
+    options: dict[str, int]
+
+    @property
+    def name(self) -> str:
+        return self.kernel.__name__.removesuffix("_kernel")
+
+    @property
+    def tile(self) -> Tile:
+        """As product rows, columns and depth, in whatever order the kernel takes them."""
+        first, second, third = self.arguments[-3:]
+        ordered = (second, third, first) if self.name == "weight" else (first, second, third)
+        return Tile(*ordered, self.options["num_warps"], self.options["num_stages"])
+
+    def using(self, tile: Tile) -> "Call":
+        last = (tile.depth, tile.rows, tile.columns) if self.name == "weight" else tile[:3]
+        old, ceil = self.tile, lambda size, part: -(-size // part)
+        named = dict(zip(self.kernel.arg_names, self.arguments, strict=True))
+        wide = named["CIN"] if self.name == "strided_back" else named["COUT"]
+        high = self.grid[0] // ceil(wide, old.columns) * old.rows  # a whole number of old tiles: enough for any
+        grid = (ceil(high, tile.rows) * ceil(wide, tile.columns), *self.grid[1:])
+        return Call(
+            self.kernel, grid, (*self.arguments[:-3], *last), {"num_warps": tile.warps, "num_stages": tile.stages}
+        )
+
+    def start(self) -> None:
+        for _ in range(CALLS):
+            self.kernel[self.grid](*self.arguments, **self.options)
+
+    def compile(self) -> bool:
+        """Whether the tile can be had: some take more registers or memory than there are."""
+        try:
+            self.kernel.warmup(*self.arguments, grid=self.grid, **self.options)
+        except Exception as error:
+            print(f"{self.name} {self.tile}: {type(error).__name__}")
+            return False
+        return True
+
+
+def others(call: Call) -> Iterator[Tile]:
+    wide = 32 if call.tile.columns <= 32 else 64
+    for rows, depth, warps, stages in (
+        (64, 32, 2, 3), (64, 32, 2, 2), (32, 32, 2, 3), (32, 32, 1, 3), (64, 16, 2, 4), (64, 32, 4, 3), (64, 32, 4, 4),
+        (128, 32, 4, 3), (128, 16, 4, 4), (128, 32, 8, 3), (64, 64, 4, 2), (128, 64, 4, 2), (128, 32, 4, 2),
+    ):  # fmt: skip
+        for columns in (wide, 2 * wide) if wide == 64 else (wide,):
+            yield Tile(rows, columns, depth, warps, stages)
+
+
+def calls(images: int, side: int, device: torch.device) -> dict[str, Call]:
+    """Every start of a convolution's kernel in one pass through the network, by a name; alike ones once."""
+    from samc.gradients import convolution  # noqa: PLC0415  (Triton is only where a GPU is)
+
+    model, survey = network(PAST + 1, device).to(memory_format=torch.channels_last), Survey()
+    folding, found = Folding(model, Constants()), dict[str, Call]()
+    sizes = [images] * PAST + [BATCH]
+    x = torch.rand(sum(sizes), 3, side, side, device=device).contiguous(memory_format=torch.channels_last)
+    with torch.no_grad():
+        model.features(x, survey)
+        weights, plan = folding.weights(torch.float32), Plan(sizes, device)
+        for layer, seen in survey.convolutions.values():
+            image = seen.contiguous(memory_format=torch.channels_last)
+            slope = torch.randn_like(nn.functional.conv2d(image, layer.weight, None, layer.stride, layer.padding))
+            slope = slope.contiguous(memory_format=torch.channels_last)
+            cout, cin, taps, _ = layer.weight.shape
+            where = f"{cin} to {cout}, {taps}×{taps}, stride {layer.stride[0]}"
+
+            def note(kernel: Any, grid: tuple[int, ...], *arguments: Any, where: str = where, **given: int) -> None:
+                way = f"{where}, {kernel.__name__.removesuffix('_kernel')}"
+                found[f"{way}, back" if way in found else way] = Call(kernel, grid, arguments, given)
+
+            convolution.start_kernel, before = note, convolution.start_kernel
+            convolution.convolve(image, weights[layer], *strides(layer))
+            if cin > 3:
+                convolution.convolve_back(slope, weights[layer], image, *strides(layer))
+            convolution.weight_gradients(image, slope, plan.starts, layer.weight.shape, *strides(layer))
+            convolution.start_kernel = before
+    return found
+
+
+def compiled(tried: list[Call]) -> list[Call]:
+    with ThreadPoolExecutor(os.cpu_count(), initializer=only_compile) as pool:
+        return [call for call, there in zip(tried, pool.map(Call.compile, tried), strict=True) if there]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    given = options(__doc__, arguments, "--side")
+    if given.device.type != "cuda":
+        print(f"{CLAIM} There is no GPU here, and nothing to measure.")
+        return
+    side, rows = int(given.side or 32), list[Row]()
+    found = calls(2 if given.quick else KEPT, side, given.device)
+    tried = {name: list({call.tile: call, **{tile: call.using(tile) for tile in others(call)}}.values())
+             for name, call in found.items()}  # fmt: skip
+    there = {id(call) for call in compiled([call for each in tried.values() for call in each])}
+    for name, each in tried.items():
+        cases = {str(tuple(call.tile)): call.start for call in each if id(call) in there}
+        spent = rounds(cases, given.device, given.quick)
+        synchronise(given.device)
+        used, best = str(tuple(found[name].tile)), min(spent, key=lambda case: spent[case])
+        rows.append({"convolution": name, "tile": used, "ms": 1000 * spent[used] / CALLS, "best": best,
+                     "best ms": 1000 * spent[best] / CALLS, "times": spent[used] / spent[best]})  # fmt: skip
+    now, could = (sum(row[name] for row in rows) for name in ("ms", "best ms"))
+    report(__file__, CLAIM, rows, f"All of them take {now:.2f} ms, with the best tiles {could:.2f} ms.", given)
+
+
+if __name__ == "__main__":
+    main()
