@@ -300,6 +300,7 @@ def test_float_images_are_the_same_images():
         ({"budget_images": 0}, "buffer-size is at least 1"),
         ({"completion": "autoencode"}, "unknown completion 'autoencode': did you mean 'autoencoder'"),
         ({"codec": "co"}, "unknown codec 'co': did you mean 'coo'"),
+        ({"keeps": "newer"}, "unknown choice of kept images 'newer': did you mean 'newest'"),
         ({"codec": "jpeg"}, "unknown codec 'jpeg': did you mean 'jpeg:Q'"),
         ({"codec": "webp:no"}, "codec webp wants a number after it, such as webp:20; got 'webp:no'"),
         ({"codec": "coo+deflate"}, r"coo keeps the paper's plain colours; use cam\+deflate"),
@@ -313,6 +314,23 @@ def test_float_images_are_the_same_images():
 def test_settings_that_cannot_be_used(settings, message):
     with pytest.raises(ConfigError, match=message):
         learner("samc", **settings)
+
+
+@pytest.mark.parametrize(("name", "own"), [("gem", "newest"), ("er", "sample"), ("samc", "newest")])
+def test_a_full_memory_holds_the_newest_images_or_a_sample(name, own):
+    """Sixty images of one task, the first thirty of class 0, in a memory for ten: the newest are of class 1 only."""
+    x = torch.randint(0, 256, (60, *SHAPE), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    kept = {}
+    for keeps in (None, "newest", "sample"):
+        # threshold 0 and values accounting: about as many images of SAMC's as of the others
+        more = {"threshold": 0.0, "accounting": "values", "completion": "zero"} if name == "samc" else {}
+        made = learner(name, keeps=keeps, task_classes=[(0, 1)], **more)
+        for first in range(0, 60, 10):
+            made.observe(x[first : first + 10], torch.full((10,), int(first >= 30)), 0)
+        kept[keeps] = made.memory.recall(0)[2].tolist()
+    assert set(kept["newest"]) == {1}
+    assert set(kept["sample"]) == {0, 1}
+    assert kept[None] == kept[own]
 
 
 def test_a_task_that_was_never_seen_cannot_be_asked_about():

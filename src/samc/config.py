@@ -43,6 +43,9 @@ class RunConfig:
     codec: str | None = setting(
         None, "how images are kept: raw, jpeg:Q, webp:Q, coo, bitmask, cam, cam+deflate, gist:webp:Q+cam"
     )
+    keeps: str | None = setting(
+        None, "what a full memory holds of a task, instead of what the method does by itself", ("newest", "sample")
+    )
     accounting: str = setting("bytes", "what counts, everything or colours only", ("bytes", "values"))
     regularization: float | None = setting(
         1.0, "weight of what holds old tasks: EWC's penalty, LwF's and iCaRL's distillation"

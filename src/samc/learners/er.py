@@ -10,7 +10,7 @@ from samc.learners.rehearsal import RehearsalLearner
 class ER(RehearsalLearner):
     """θ ← θ − α·∇ mean loss over B ∪ B_M, with B_M drawn uniformly from the memories of past tasks."""
 
-    fair_sample = True
+    default_keeps = "sample"
 
     def replay_rule(self, batch: Batch, memories: list[Batch]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
         with self.clock("current gradient"):

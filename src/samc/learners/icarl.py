@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from samc.gradients import Batch
 from samc.learners.base import EVALUATION_BATCH, StepStats
 from samc.learners.distillation import DistillingLearner
-from samc.learners.rehearsal import RehearsalLearner
+from samc.learners.rehearsal import TERMS, RehearsalLearner
 from samc.saliency import eval_mode
 from samc.streams.base import Task
 
@@ -44,7 +44,7 @@ class ICaRL(DistillingLearner, RehearsalLearner):
     class has no exemplar, before a task's end or in a budget of fewer images than classes, the head answers.
     """
 
-    settings = (*RehearsalLearner.settings, "regularization")
+    settings = (*DistillingLearner.settings, *TERMS, "codec", "regularization")
 
     def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
         x, y = self.admit(x, y, task)

@@ -19,7 +19,7 @@ class MER(RehearsalLearner):
     """
 
     settings = (*RehearsalLearner.settings, "meta_lr", "within_meta_lr", "meta_batches", "inner_steps")
-    fair_sample = True
+    default_keeps = "sample"
 
     def __init__(
         self,

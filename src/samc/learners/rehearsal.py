@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int64, Integer, Shaped, UInt8
 from torch import Tensor
 
+from samc.errors import unknown
 from samc.gradients import Batch
 from samc.learners.base import NetworkLearner, StepStats
 from samc.learners.later import Queue
@@ -15,6 +16,8 @@ from samc.streams.base import Task
 
 TERMS = ("buffer_size", "memory_bytes", "accounting")
 # the settings that say how much may be kept
+KEEPS = ("newest", "sample")
+# what a full memory holds of a task: its newest images, or a uniform sample of all
 
 
 class ReplayLearner(NetworkLearner):
@@ -82,10 +85,9 @@ class ReplayLearner(NetworkLearner):
 class RehearsalLearner(ReplayLearner):
     """Replays images from an episodic memory; keeps each batch whole after its step, unless a method chooses."""
 
-    settings = (*NetworkLearner.settings, *TERMS, "codec")
+    settings = (*NetworkLearner.settings, *TERMS, "codec", "keeps")
     default_codec = "raw"
-    fair_sample = False
-    # whether a full memory keeps a uniform sample of the task instead of its newest images
+    default_keeps = "newest"
 
     def __init__(
         self,
@@ -96,12 +98,15 @@ class RehearsalLearner(ReplayLearner):
         memory_bytes: str | None = None,
         accounting: Accounting = "bytes",
         codec: str | None = None,
+        keeps: str | None = None,
         **network: Any,
     ):
         super().__init__(num_classes, image_shape, **network)
+        if keeps not in (None, *KEEPS):
+            raise unknown("choice of kept images", keeps, KEEPS)
         self.budget_images = budget_images if memory_bytes is None else None
         budget = budget_of(image_shape, num_classes, budget_images, accounting, memory_bytes)
-        reservoir = self.random if self.fair_sample else None
+        reservoir = self.random if (keeps or self.default_keeps) == "sample" else None
         how = parse(codec or self.default_codec, image_shape)
         self.store = EpisodicMemory(how, num_classes, budget, accounting, reservoir)
         self.soon = Queue(lag=1 if self.device.type == "cuda" else 0)
