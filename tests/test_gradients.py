@@ -261,8 +261,9 @@ def test_work_in_parallel_keeps_its_order_and_its_errors():
     try:
         squares = [lambda number=number: number**2 for number in range(9)]
         assert in_parallel(squares, [1] * 9) == [number**2 for number in range(9)]
-        assert in_parallel([torch.get_num_threads] * 5, [1] * 5) == [1, 1, 1, 1, 2]  # what is left over gets all cores
-        assert in_parallel([torch.get_num_threads] * 3, [1, 9, 1]) == [1, 2, 1]  # and what is too large for one
+        assert in_parallel([torch.get_num_threads] * 5, [1] * 5) == [1] * 5
+        assert in_parallel([torch.get_num_threads] * 3, [1, 9, 1]) == [1, 2, 1]  # what is too large for one gets all
+        assert in_parallel([torch.get_num_threads] * 2, [1, 9]) == [2, 2]  # and what would be alone
         assert torch.get_num_threads() == 2
         with pytest.raises(ZeroDivisionError):
             in_parallel([lambda: 1 // 1, lambda: 1 // 0], [1, 1])

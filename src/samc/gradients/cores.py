@@ -72,18 +72,17 @@ def one(model: Any, group: Sequence[Batch], row: Places, weights: Weights, preci
 def in_parallel(jobs: Sequence[Callable[[], Result]], sizes: Sequence[int]) -> list[Result]:
     """The results in order; as many at a time as torch may use cores. An error in one of them is raised here.
 
-    All cores together do what would keep one of them busy alone: a job larger than a core's share, and what is left
-    over after full rounds. In the last of these rounds, who is done helps the others with their side work.
+    All cores together do what would keep most of them idle: a job larger than a core's share, and a few jobs. In the
+    last full round and what is left over after it, who is done helps the others with their side work.
     """
     cores = torch.get_num_threads()
     small = [place for place, size in enumerate(sizes) if size * cores <= sum(sizes)]
-    if 2 * (left := len(small) % cores) <= cores:
-        small = small[: len(small) - left]
-    if cores == 1 or not small:
+    if cores == 1 or 2 * len(small) <= cores:
         return [job() for job in jobs]
     with STARTING:
         threads = pool(cores)
-    helped = set(small[-cores:])
+    small.reverse()  # the batch's own comes last and takes longest where past tasks are in bf16: begin with it
+    helped = set(small[-cores - len(small) % cores :])
     handed_over: list[Future] = []
 
     def perform(place: int) -> Result:
