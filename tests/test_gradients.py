@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from samc.errors import ConfigError
 from samc.gradients import Batch, Engine, descend, gradient
-from samc.gradients.cores import in_parallel
+from samc.gradients.cores import HELP, in_parallel
 from samc.gradients.engine import CHUNK_PIXELS, chunks
 from samc.gradients.graph import MOST_CONSTANTS, Constants, Recorder
 from samc.learners.gem import GEM
@@ -261,11 +261,30 @@ def test_work_in_parallel_keeps_its_order_and_its_errors():
     try:
         squares = [lambda number=number: number**2 for number in range(9)]
         assert in_parallel(squares, [1] * 9) == [number**2 for number in range(9)]
-        assert in_parallel([torch.get_num_threads] * 5, [1] * 5) == [1, 1, 1, 1, 2]  # what is left over gets all cores
-        assert in_parallel([torch.get_num_threads] * 3, [1, 9, 1]) == [1, 2, 1]  # and what is too large for one
+        assert in_parallel([torch.get_num_threads] * 5, [1] * 5) == [1] * 5
+        assert in_parallel([torch.get_num_threads] * 3, [1, 9, 1]) == [1, 2, 1]  # what is too large for one gets all
+        assert in_parallel([torch.get_num_threads] * 2, [1, 9]) == [2, 2]  # and what would be alone
         assert torch.get_num_threads() == 2
         with pytest.raises(ZeroDivisionError):
             in_parallel([lambda: 1 // 1, lambda: 1 // 0], [1, 1])
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_side_work_is_done_before_the_results_are_there_and_keeps_its_errors():
+    def job(number, work):
+        HELP.on(work)
+        return number
+
+    torch.set_num_threads(2)
+    try:
+        done = []
+        jobs = [lambda number=number: job(number, lambda: done.append(number)) for number in range(7)]
+        assert in_parallel(jobs, [1] * 7) == list(range(7))
+        assert sorted(done) == list(range(7))
+        for wrong in (0, 2, 4):  # in a round, in the last round, and left over
+            with pytest.raises(ZeroDivisionError):
+                in_parallel([lambda gap=n - wrong: job(gap, lambda: 1 // gap) for n in range(5)], [1] * 5)
     finally:
         torch.set_num_threads(1)
 

@@ -14,6 +14,7 @@ from samc.gradients.flat import Batch, gradient
 from samc.gradients.fold import PRECISIONS, Folding, Steady
 from samc.gradients.graph import Constants, Recorder
 from samc.gradients.statistics import Running
+from samc.gradients.tape import Places
 
 CHUNK_PIXELS = 8 << 20
 # of all images that are between forward and backward at once: about 2,000 bytes each, 16 GiB in all
@@ -43,7 +44,7 @@ class Engine:
         self.parts: list[Batch] = []
         self.past: tuple[Tensor, ...] = ()
         self.space = torch.empty(0, self.length)
-        self.places: list[list[Tensor]] = []
+        self.places: list[Places] = []
 
     def gradient(
         self, batches: Sequence[Batch], weights: Sequence[float] | None = None
@@ -100,10 +101,10 @@ class Engine:
         self.running.move(sizes, statistics)
         return self.space[: len(groups)], losses[-1]
 
-    def split(self, row: Float[Tensor, "p"]) -> list[Tensor]:
-        """A row as the shapes of the parameters."""
+    def split(self, row: Float[Tensor, "p"]) -> Places:
+        """Where in a row each parameter's gradient goes, in the parameter's shape."""
         parts = row.split([parameter.numel() for parameter in self.parameters])
-        return [part.view_as(parameter) for part, parameter in zip(parts, self.parameters, strict=True)]
+        return {parameter: part.view_as(parameter) for part, parameter in zip(parts, self.parameters, strict=True)}
 
     def folded_together(self, sizes: tuple[int, ...], *images: Tensor) -> tuple[Tensor, Tensor]:
         past, now = images[:3], images[3:]

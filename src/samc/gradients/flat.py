@@ -18,7 +18,7 @@ class Batch(NamedTuple):
 
 
 def gradient(
-    model: nn.Module, batches: Sequence[Batch], weights: Sequence[float] | None = None
+    model: Any, batches: Sequence[Batch], weights: Sequence[float] | None = None
 ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
     """The gradient of the mean cross-entropy over all the images, each against its own task's classes; and that loss.
 
@@ -26,19 +26,19 @@ def gradient(
     statistics move once. `weights`, one a batch, scale the losses of its images before the mean is taken.
     """
     model.train()
-    return flat_gradient(model, loss_of(model, batches, weights))
+    features = model.features(torch.cat([batch.x for batch in batches]))
+    return flat_gradient(model, loss_of(model, features, batches, weights))
 
 
 def loss_of(
-    model: nn.Module, batches: Sequence[Batch], weights: Sequence[float] | None = None, **layers: Any
+    model: Any, features: Float[Tensor, "b d i j"], batches: Sequence[Batch], weights: Sequence[float] | None = None
 ) -> Float[Tensor, ""]:
-    """The mean cross-entropy of all the images; `layers` may change how the network treats a batch."""
-    features = model.features(torch.cat([batch.x for batch in batches]), **layers)  # type: ignore[operator]
+    """The mean cross-entropy of all the images, from what the network made of them."""
     losses, count = [], 0
     for number, batch in enumerate(batches):
         part = features[count : count + len(batch.y)]
-        logits = model.head(part, batch.task)  # type: ignore[operator]
-        loss = F.cross_entropy(logits, model.local(batch.y, batch.task), reduction="sum")  # type: ignore[operator]
+        logits = model.head(part, batch.task)
+        loss = F.cross_entropy(logits, model.local(batch.y, batch.task), reduction="sum")
         losses.append(loss if weights is None else weights[number] * loss)
         count += len(batch.y)
     return torch.stack(losses).sum() / count
