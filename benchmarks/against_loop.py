@@ -1,15 +1,36 @@
-"""One whole GEM step of ours against the loop of public implementations: references, gradient, projection, SGD."""
+"""One whole GEM step of ours against the loop of public implementations: references, gradient, projection, SGD.
 
-from collections.abc import Callable
+The loop is in a process of its own, which knows nothing of how ours treats memory and threads; the two take turns.
+"""
+
+import argparse
+import multiprocessing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
-from common import BATCH, CLASSES, LR, SIDE, as_torch_comes, dense, learner, network, options, report, rounds, steps
+from common import (
+    BATCH,
+    CLASSES,
+    LR,
+    SIDE,
+    as_torch_comes,
+    dense,
+    learner,
+    network,
+    options,
+    report,
+    rounds,
+    steps,
+    synchronise,
+)
 from samc.gradients import Batch, flat_parameters
 from samc.projection import solve_dual
 
@@ -93,13 +114,47 @@ def moved(model: torch.nn.Module, step: Callable[[], object]) -> torch.Tensor:
     return flat_parameters(model) - before
 
 
+def serve(line: Connection, past: int, side: int, kind: str) -> None:
+    """The loop's process: what its first step changes, then a step whenever it is asked for one."""
+    device = torch.device(kind)
+    public = PublicGEM([dense(task, 0, device, BATCH, side) for task in range(past)])
+    step = steps(public.observe, past, side)
+    line.send(moved(public.model, step).cpu().numpy())
+    while line.recv():
+        step()
+        synchronise(device)
+        line.send(True)
+
+
+@contextmanager
+def elsewhere(past: int, side: int, device: torch.device) -> Iterator[tuple[torch.Tensor, Callable[[], object]]]:
+    """The loop in a process of its own: how its first step changes the parameters, and a call that takes a step."""
+    context = multiprocessing.get_context("spawn")
+    line, theirs = context.Pipe()
+    process = context.Process(target=serve, args=(theirs, past, side, device.type), daemon=True)
+    process.start()
+
+    def step() -> object:
+        line.send(True)
+        return line.recv()
+
+    yield torch.from_numpy(line.recv()).to(device), step
+    line.send(False)
+    process.join()
+
+
 def main(arguments: list[str] | None = None) -> None:
     given = options(__doc__, arguments)
     past, side = (2, 16) if given.quick else (19 if given.device.type == "cuda" else 10, SIDE)
-    public = PublicGEM([dense(task, 0, given.device, BATCH, side) for task in range(past)])
-    cases = {"loop": steps(public.observe, past, side)}
+    with elsewhere(past, side, given.device) as (expected, loop):
+        measure(given, past, side, expected, loop)
+
+
+def measure(
+    given: argparse.Namespace, past: int, side: int, expected: torch.Tensor, loop: Callable[[], object]
+) -> None:
     # all start from the same parameters, memories and batch: the first step says whether they compute the same
-    expected = moved(public.model, cases["loop"])
+    cases = {"loop": loop}
     alone = rounds(cases, given.device, given.quick)["loop"]  # before ours, and its threads, are there to disturb it
     ours = {
         name: learner("gem", past, given.device, side, reference_precision=name) for name in precisions(given.device)
