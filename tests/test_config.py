@@ -56,6 +56,7 @@ def test_settings_that_a_method_does_not_use_are_refused_or_left_empty():
         ({"accounting": "byte"}, "unknown --accounting 'byte': did you mean 'bytes'"),
         ({"replay": "gemm"}, "unknown --replay 'gemm': did you mean 'gem'"),
         ({"saliency_target": "labels"}, "unknown --saliency-target 'labels': did you mean 'label'"),
+        ({"saliency_mode": "evaluation"}, "unknown --saliency-mode 'evaluation'"),
         ({"batch_size": 0}, "--batch-size is a positive whole number, got 0"),
         ({"seed": -1}, "--seed is a whole number from 0, got -1"),
         ({"lr": float("inf")}, "--lr is a finite number, got inf"),

@@ -54,6 +54,21 @@ def test_equals_the_definition(height, width, generator):
         torch.testing.assert_close(found, by_definition(model, image, int(label)), atol=1e-4, rtol=1e-4)
 
 
+def test_in_train_mode_it_sees_the_batch_as_learning_does_and_statistics_move_once(generator):
+    model = trained_a_little()
+    x, y = torch.rand(6, 3, 16, 16, generator=generator), torch.tensor([3, 4, 5, 3, 4, 5])
+    other = copy.deepcopy(model).train()
+    features = other.features(x)
+    rows = other.linear.weight[y]  # of a linear head on pooled features: the slope of a score is the class's own row
+    expected = F.relu((rows[:, :, None, None] * features).sum(1)) / features[0, 0].numel()
+    model.eval()
+    found = coarse_cam(model, x, y, 1, "label", "train")
+    torch.testing.assert_close(found, expected.detach(), atol=1e-6, rtol=1e-4)
+    assert not model.training
+    for (name, mine), theirs in zip(model.named_buffers(), other.buffers(), strict=True):
+        assert torch.equal(mine, theirs), name
+
+
 def test_predicted_explains_the_class_that_the_model_would_choose(generator):
     model = trained_a_little()
     x = torch.rand(5, 3, 32, 32, generator=generator)

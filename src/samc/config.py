@@ -69,6 +69,9 @@ class RunConfig:
     replay: str | None = setting("gem", "how memory is used", ("gem", "agem", "er"))
     threshold: float | None = setting(0.7, "a pixel is kept if its saliency in [0, 1] is above this")
     saliency_target: str | None = setting("label", "class that Grad-CAM explains", ("label", "predicted"))
+    saliency_mode: str | None = setting(
+        "eval", "mode in which Grad-CAM looks; train moves statistics", ("eval", "train")
+    )
     completion: str | None = setting(
         "telea+autoencoder",
         "what fills dropped pixels: zero, telea, navier-stokes, autoencoder, or a rule and it: telea+autoencoder",

@@ -1,7 +1,7 @@
 """Grad-CAM: which pixels mattered for a class, without leaving a trace in the model."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 Target = Literal["label", "predicted"]
+Mode = Literal["eval", "train"]
 
 
 @runtime_checkable
@@ -27,16 +28,18 @@ def coarse_cam(
     y: Int64[Tensor, "b"],
     task: int,
     target: Target = "label",
+    mode: Mode = "eval",
     **layers: Any,
 ) -> Float[Tensor, "b i j"]:
     """The map at the network's own resolution, not yet scaled.
 
     The class explained is the label (the paper's Eq. 5) or what the model predicts (the authors' code).
     `layers` may change how the network treats a batch, as long as it stays on running statistics.
-    The model is borrowed in eval mode and returned as found: mode, batch-norm statistics and `.grad` untouched.
+    The model is borrowed in eval mode and returned as found: mode, batch-norm statistics and `.grad` untouched. In
+    train mode (the authors' code) it sees the batch as it does when it learns, and its running statistics move.
     """
     explained: Explainable = model  # type: ignore[assignment]
-    with eval_mode(model):
+    with in_mode(model, mode):
         with torch.no_grad():
             features = explained.features(x, **layers)
         # only the head is differentiated: Grad-CAM asks how the score depends on the features, not on the pixels
@@ -58,11 +61,15 @@ def as_bytes(maps: Float[Tensor, "b i j"]) -> UInt8[Tensor, "b i j"]:
     return scaled.nan_to_num(0, 0, 0).round().to(torch.uint8)
 
 
-@contextmanager
-def eval_mode(model: nn.Module) -> Iterator[None]:
+def eval_mode(model: nn.Module) -> AbstractContextManager[None]:
     """Batch norm on running statistics for the time of the block; every module's own mode comes back after it."""
+    return in_mode(model, "eval")
+
+
+@contextmanager
+def in_mode(model: nn.Module, mode: Mode) -> Iterator[None]:
     modes = [(module, module.training) for module in model.modules()]
-    model.eval()
+    model.train(mode == "train")
     try:
         yield
     finally:

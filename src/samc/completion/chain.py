@@ -1,5 +1,6 @@
 """Completion of masked images: a rule, the autoencoder, or the one after the other; kept pixels are never repainted."""
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch.nn import functional as F
 
 from samc.completion.painted import Painted
 from samc.completion.rules import RULES, Rule
-from samc.errors import unknown
+from samc.errors import ConfigError, unknown
 
 CPU = torch.device("cpu")
 COMPLETIONS = ("zero", "telea", "navier-stokes", "autoencoder", "telea+autoencoder", "navier-stokes+autoencoder")
@@ -72,3 +73,9 @@ def parse(name: str) -> tuple[Rule, bool]:
         raise unknown("completion", name, COMPLETIONS)
     rule, _, _ = name.partition("+")
     return RULES.get(rule, RULES["zero"]), name.endswith("autoencoder")
+
+
+def check_training(steps: int, lr: float) -> None:
+    """Whether an autoencoder can be trained so."""
+    if steps < 0 or not 0 < lr < math.inf:
+        raise ConfigError(f"autoencoder-steps is at least 0 and autoencoder-lr above 0, got {steps} and {lr}")

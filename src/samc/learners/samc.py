@@ -1,7 +1,6 @@
 """SAMC (Bai et al. 2023), Algorithm 1: remember the pixels that mattered, complete them, stay in the cone."""
 
 import copy
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
@@ -11,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from samc.completion import Completion, as_it_is, parse
+from samc.completion import Completion, as_it_is, check_training, parse
 from samc.errors import ConfigError, unknown
 from samc.gradients import Batch
 from samc.learners.agem import AGEM
@@ -22,7 +21,7 @@ from samc.learners.later import fetched
 from samc.learners.rehearsal import as_array, as_bytes
 from samc.memory import Selection, select
 from samc.models import InpaintingAutoencoder
-from samc.saliency import Target, coarse_cam
+from samc.saliency import Mode, Target, coarse_cam
 from samc.saliency import as_bytes as as_levels
 from samc.streams.base import Task
 
@@ -35,7 +34,7 @@ class SAMC(GEM):
     """Line numbers are those of Algorithm 1; docs/algorithm.md has the two side by side."""
 
     settings = (
-        *GEM.settings, "replay", "threshold", "saliency_target", "completion", "autoencoder_output",
+        *GEM.settings, "replay", "threshold", "saliency_target", "saliency_mode", "completion", "autoencoder_output",
         "autoencoder_steps", "autoencoder_lr",
     )  # fmt: skip
     default_codec = "coo"
@@ -48,6 +47,7 @@ class SAMC(GEM):
         threshold: float = 0.7,
         completion: str = "telea+autoencoder",
         saliency_target: Target = "label",
+        saliency_mode: Mode = "eval",
         autoencoder_output: Literal["whole", "correction"] = "correction",
         autoencoder_steps: int = 100,
         autoencoder_lr: float = 0.1,
@@ -58,16 +58,16 @@ class SAMC(GEM):
         for name, value, known in (
             ("replay rule", replay, tuple(RULES)),
             ("saliency target", saliency_target, ("label", "predicted")),
+            ("saliency mode", saliency_mode, ("eval", "train")),
             ("autoencoder output", autoencoder_output, ("whole", "correction")),
         ):
             if value not in known:
                 raise unknown(name, value, known)
         if not 0 <= threshold < 1:
             raise ConfigError(f"threshold is in [0, 1), got {threshold}; the paper uses 0.7 on split-cifar100")
-        if autoencoder_steps < 0 or not 0 < autoencoder_lr < math.inf:
-            found = f"got {autoencoder_steps} and {autoencoder_lr}"
-            raise ConfigError(f"autoencoder-steps is at least 0 and autoencoder-lr above 0, {found}")
-        self.replay, self.threshold, self.saliency_target = replay, threshold, saliency_target
+        check_training(autoencoder_steps, autoencoder_lr)
+        self.replay, self.threshold = replay, threshold
+        self.saliency_target, self.saliency_mode = saliency_target, saliency_mode
         self.autoencoder_steps, self.autoencoder_lr = autoencoder_steps, autoencoder_lr
         rule, learnt = parse(completion)
         if self.memory.codec.gist:
@@ -102,7 +102,8 @@ class SAMC(GEM):
             return fetched(*self.engine.recorder(key, explain, batch.x, batch.y))
 
     def explain(self, task: int, x: Tensor, y: Tensor) -> tuple[UInt8[Tensor, "b i j"]]:
-        return (as_levels(coarse_cam(self.model, x, y, task, self.saliency_target, **self.engine.looking())),)
+        quick = self.engine.looking() if self.saliency_mode == "eval" else {}
+        return (as_levels(coarse_cam(self.model, x, y, task, self.saliency_target, self.saliency_mode, **quick)),)
 
     def keep(self, x: Tensor, y: Tensor, task: int, maps: UInt8[np.ndarray, "b i j"]) -> Selection:
         with self.clock.on_host("encoding"):
