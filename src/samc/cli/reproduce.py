@@ -33,7 +33,7 @@ folder. What has not been run yet is shown as not run.
 
 {WHAT}
 
-  all            all of them but the grid, which is hundreds of runs
+  all            all that the paper has; variants and the grid, which is hundreds of runs, are asked for by name
 
 Examples:
 

@@ -187,8 +187,8 @@ def weight_kernel(
         top = (inside // out_width) * STRIDE - PAD
         left = (inside % out_width) * STRIDE - PAD
         base = tl.multiple_of((((m // area) * height + top) * width + left) * CIN, VECTOR)
-        taps = tl.where(m < high, inside_taps(top, left, height, width, SIDE), 0)
-        valid = (((taps[None, :] >> tap[:, None]) & 1) != 0) & (k < K)[:, None]
+        i, j = top[None, :] + row[:, None], left[None, :] + column[:, None]
+        valid = (i >= 0) & (i < height) & (j >= 0) & (j < width) & (m < high)[None, :] & (k < K)[:, None]
         patch = tl.load(x + offset[:, None] + base[None, :], mask=valid, other=0.0)
         there = m[:, None] * COUT + n[None, :]
         slope = tl.load(dy + there, mask=(m < high)[:, None] & (n < COUT)[None, :], other=0.0)

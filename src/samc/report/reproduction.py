@@ -21,6 +21,7 @@ TABLES: dict[str, Callable[[Item, Found], list[Section]]] = {
     "table1": accuracy_table.sections,
     "table2": accuracy_table.sections,
     "equal-bytes": accuracy_table.sections,
+    "variants": accuracy_table.sections,
     "table3": cost_table.sections,
     "images-stored": stored_table.sections,
     "theory": claims_table.sections,
