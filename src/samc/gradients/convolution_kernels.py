@@ -25,8 +25,8 @@ def coarse(values):
 def settled(total):
     """The total once the matrix units are done with it, by a move that the compiler cannot see through, and drops.
 
-    If nobody asks for a product before a loop goes on, Triton leaves it under way, on a Hopper, while the next step
-    already fills the registers that it reads: on a busy device it then reads the wrong ones.
+    If nobody asks for a product before a loop goes on, Triton leaves it under way on a Hopper, and assemblers before
+    CUDA 13.3's fill the registers that it still reads: beside other processes it came out wrong.
     """
     if INTERPRETED:
         return total
