@@ -155,7 +155,7 @@ HALF = {"n_tasks": 10}
 
 def of_one_change(stream: str) -> tuple[Variant, ...]:
     """The paper's SAMC, and it again with one thing changed at a time."""
-    fewer = {} if stream == EMBEDDED else HALF
+    fewer: dict[str, Any] = {} if stream == EMBEDDED else HALF
     return tuple(samc(label, **fewer, **change) for label, change in CHANGES.items())
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from samc.errors import ConfigError
-from samc.gradients import Batch, flat_gradient
+from samc.gradients import Batch, Engine, flat_gradient
 from samc.learners.base import NetworkLearner
 from samc.models import ReducedResNet18
 
@@ -28,30 +29,40 @@ class Teacher:
     def __init__(self) -> None:
         self.network: ReducedResNet18 | None = None
         self.tasks: list[int] = []
+        self.number = 0  # of the network: a recording knows where its one lies, not the next one's
 
     def follow(self, model: ReducedResNet18, learnt: int) -> None:
         """Become a copy of the model, which has just learnt a task."""
-        self.network = borrowed(model)
+        self.network, self.number = borrowed(model), self.number + 1
         self.tasks = [*(task for task in self.tasks if task != learnt), learnt]
 
     def gradient(
-        self, model: ReducedResNet18, batch: Batch, others: list[Batch], weight: float, temperature: float
+        self, engine: Engine, batch: Batch, others: list[Batch], weight: float, temperature: float
     ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
         """Of the batch's cross-entropy and, for every old task's head, distillation on all images; and that loss."""
-        model.train()
+        engine.model.train()
         x = torch.cat([batch.x, *(other.x for other in others)])
+        heads = tuple(len(engine.model.task_classes[task]) for task in (batch.task, *self.tasks))
+        key = ("distillation", self.number, batch.task, len(x), len(batch.y), heads)
+        function = partial(self.learnt_from, engine.model, batch.task, weight, temperature)
+        gradient, loss = engine.recorder(key, function, x, batch.y)
+        return gradient, loss.clone()
+
+    def learnt_from(
+        self, model: ReducedResNet18, now: int, weight: float, temperature: float, x: Tensor, y: Tensor
+    ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
         features = model.features(x)
-        now = features[: len(batch.y)]
-        loss = F.cross_entropy(model.head(now, batch.task), model.local(batch.y, batch.task))
-        old = [task for task in self.tasks if task != batch.task]
+        loss = F.cross_entropy(model.head(features[: len(y)], now), model.local(y, now))
+        old = [task for task in self.tasks if task != now]
         if self.network is not None and old:
             with torch.no_grad():
                 known = self.network.features(x)
             terms = []
             for task in old:
-                # a head may have grown since: only what the teacher knew is asked for
-                places = model.local(torch.tensor(self.network.task_classes[task], device=x.device), task)
-                answers = model.head(features, task)[:, places]
+                answers = model.head(features, task)
+                if model.task_classes[task] != self.network.task_classes[task]:
+                    # a head has grown since: only what the teacher knew is asked for
+                    answers = answers[:, model.local(self.network.in_order(task, x.device), task)]
                 terms.append(distillation_loss(answers, self.network.head(known, task), temperature))
             loss = loss + weight * torch.stack(terms).sum()
         return flat_gradient(model, loss)
@@ -65,7 +76,7 @@ class Teacher:
         return {"network": network, "tasks": list(self.tasks)}
 
     def load_state_dict(self, state: dict[str, Any], like: ReducedResNet18) -> None:
-        self.network, self.tasks = None, []
+        self.network, self.tasks, self.number = None, [], self.number + 1
         if state["network"] is not None:
             self.network = borrowed(like)
             self.network.load_state_dict(state["network"])

@@ -51,7 +51,7 @@ class ICaRL(DistillingLearner, RehearsalLearner):
         exemplars = self.sample(self.past(), len(y))
         with self.clock("current gradient"):
             batch = Batch(x, y, task)
-            g, loss = self.teacher.gradient(self.model, batch, exemplars, self.regularization, temperature=1.0)
+            g, loss = self.teacher.gradient(self.engine, batch, exemplars, self.regularization, temperature=1.0)
             self.step(g)
         return StepStats(loss)
 

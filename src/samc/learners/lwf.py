@@ -28,6 +28,6 @@ class LwF(DistillingLearner):
         x, y = self.admit(x, y, task)
         with self.clock("current gradient"):
             batch = Batch(x, y, task)
-            g, loss = self.teacher.gradient(self.model, batch, [], self.regularization, self.temperature)
+            g, loss = self.teacher.gradient(self.engine, batch, [], self.regularization, self.temperature)
             self.step(g)
         return StepStats(loss)
