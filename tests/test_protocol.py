@@ -133,6 +133,24 @@ def test_what_is_no_record_is_refused(tmp_path):
         RunRecord.load(tmp_path / "absent")
 
 
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [("memory", "images_per_task"), ("seconds", "total"), ("config", "seed"), ("fingerprint", "stream")],
+)
+def test_a_record_that_lacks_what_tables_need_is_refused(part, name, tmp_path):
+    path = small_run().save(tmp_path)
+    content = json.loads(path.read_text())
+    assert RunRecord.load(path)
+    del content[part][name]
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match=f"{part} has no {name}.; remove it or put the right one there"):
+        RunRecord.load(path)
+    content[part] = None
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match="is not a run's record"):
+        RunRecord.load(path)
+
+
 def test_a_full_disk_costs_no_data(tmp_path, monkeypatch):
     record = small_run()
     (tmp_path / "record.json").write_text("earlier")

@@ -20,6 +20,13 @@ from samc.files import write_whole
 from samc.version import VERSION
 
 FILE = "record.json"
+NEEDED = {
+    "memory": ("bytes", "bytes_by_part", "images_per_task"),
+    "seconds": ("total",),
+    "config": ("model", "seed"),
+    "fingerprint": ("stream", "class_order", "image_shape", "accounting"),
+}
+# what tables and figures take for granted in a record that they are given
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,9 @@ class RunRecord:
         path = path / FILE if path.is_dir() else path
         try:
             content = json.loads(path.read_text())
+            for part, names in NEEDED.items():
+                if absent := [name for name in names if name not in content[part]]:
+                    raise ValueError(f"{part} has no {', '.join(absent)}")
             known = [item.name for item in fields(cls) if item.default is MISSING or item.name in content]
             return cls(**{name: content[name] for name in known})
         except (OSError, ValueError, KeyError, TypeError) as error:
