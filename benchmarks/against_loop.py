@@ -16,21 +16,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from common import (
-    BATCH,
-    CLASSES,
-    LR,
-    SIDE,
-    as_torch_comes,
-    dense,
-    learner,
-    network,
-    options,
-    report,
-    rounds,
-    steps,
-    synchronise,
-)
+from common import BATCH, CLASSES, LR, SIDE, dense, learner, network, options, report, rounds, steps, synchronise
 from samc.gradients import Batch, flat_parameters
 from samc.projection import solve_dual
 
@@ -52,15 +38,14 @@ class PublicGEM:
         self.ring = torch.zeros_like(memories[0].x)
 
     def observe(self, x: torch.Tensor, y: torch.Tensor, task: int) -> None:
-        with as_torch_comes():
-            now = Batch(x.to(self.columns.device).float() / 255, y.to(self.columns.device), task)
-            self.ring[: len(now.x)].copy_(now.x[: len(self.ring)])
-            self.gradients(now)
-            past, current = self.columns[:, :-1], self.columns[:, -1:]
-            if (current.T @ past < 0).any():
-                current.copy_(self.projected(past, current))
-                self.overwrite(current)
-            self.optimiser.step()
+        now = Batch(x.to(self.columns.device).float() / 255, y.to(self.columns.device), task)
+        self.ring[: len(now.x)].copy_(now.x[: len(self.ring)])
+        self.gradients(now)
+        past, current = self.columns[:, :-1], self.columns[:, -1:]
+        if (current.T @ past < 0).any():
+            current.copy_(self.projected(past, current))
+            self.overwrite(current)
+        self.optimiser.step()
 
     def gradients(self, now: Batch) -> torch.Tensor:
         """One column a memory, and last the batch's own."""

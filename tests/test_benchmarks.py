@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from toys import needs_triton
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
@@ -44,6 +47,24 @@ def test_the_same_gradients_again_and_again_in_processes_side_by_side(script, tm
         (1, 3, 0),
         (2, 6, 0),
     ]
+
+
+@needs_triton
+def test_another_tile_covers_what_the_tile_in_use_covers(script, monkeypatch):
+    tiles = script("tiles")
+    monkeypatch.setattr(tiles, "PAST", 1)
+    found = tiles.calls(2, 8, torch.device("cpu"))
+    assert {call.name for call in found.values()} == {"forward", "strided_back", "weight"}
+    for call in found.values():
+        assert call.using(call.tile) == call
+        wide = dict(zip(call.kernel.arg_names, call.arguments, strict=True))
+        columns = wide["CIN" if call.name == "strided_back" else "COUT"]
+        programs = call.grid[0] // math.ceil(columns / call.tile.columns)
+        for tile in tiles.others(call):
+            other = call.using(tile)
+            assert other.tile == tile
+            assert other.grid[0] // math.ceil(columns / tile.columns) * tile.rows >= programs * call.tile.rows
+            assert other.grid[1:] == call.grid[1:]
 
 
 def test_a_quick_try_is_not_taken_for_a_result(script, capsys):

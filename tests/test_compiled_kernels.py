@@ -1,13 +1,12 @@
 """What Triton makes of the convolutions' kernels for a GPU that this machine may not have: compiled, not run."""
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 from typing import Any
 
-import pytest
+from toys import needs_triton
 
 HOPPER = 90
 WIDTHS = ((3, 20, 1), (20, 20, 1), (20, 40, 2), (40, 40, 1), (40, 80, 2), (80, 80, 1), (80, 160, 2), (160, 160, 1))
@@ -71,7 +70,7 @@ def left_under_way(text: str) -> int:
     return sum(not any(f"{name}," in line or f"{name} " in line for line in waits) for name in begun)
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="triton is not installed")
+@needs_triton
 def test_no_product_is_under_way_when_its_registers_are_filled_again() -> None:
     # in a process of its own: here kernels are for Triton's interpreter
     free = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}

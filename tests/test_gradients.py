@@ -1,7 +1,6 @@
 """Flat gradients against backward(), the engine against a plain loop, kernels in Triton's interpreter."""
 
 import copy
-import importlib.util
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -19,8 +18,7 @@ from samc.learners.gem import GEM
 from samc.learners.samc import SAMC
 from samc.models import ReducedResNet18
 from samc.projection import project
-
-needs_triton = pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="triton is not installed")
+from toys import needs_triton
 
 
 def model():

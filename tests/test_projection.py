@@ -1,7 +1,5 @@
 """The cone against quadprog, which solves the same problem in its own way, and on the inputs that make others fail."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 import quadprog
@@ -10,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samc.projection import RIDGE, products, project, solve_dual
+from toys import needs_triton
 
 
 def oracle(gram, overlaps, margin, ridge=RIDGE):
@@ -106,7 +105,7 @@ def test_a_diverged_gradient_is_left_alone():
     assert project(gradient, torch.eye(2)) is gradient
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="triton is not installed")
+@needs_triton
 @pytest.mark.parametrize("kind", ["spread", "nearly parallel", "equal", "agreeing"])
 @pytest.mark.parametrize("count", [1, 2, 7, 19])
 def test_the_kernel_finds_what_the_host_finds(count, kind):
@@ -127,7 +126,7 @@ def test_the_kernel_finds_what_the_host_finds(count, kind):
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="triton is not installed")
+@needs_triton
 def test_the_kernel_leaves_a_network_alone_that_has_diverged():
     from samc.projection.kernel import dual_weights
 

@@ -1,9 +1,14 @@
 """Small things that tests share: a tiny stream that a network learns in seconds, and random batches."""
 
+import importlib.util
+
 import numpy as np
+import pytest
 import torch
 
 from samc.streams.base import Dataset, Stream, split
+
+needs_triton = pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="triton is not installed")
 
 
 def coloured_squares(tasks: int = 3, per_class: int = 40, side: int = 12, seed: int = 0) -> Stream:
