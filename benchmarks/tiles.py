@@ -80,6 +80,7 @@ def others(call: Call) -> Iterator[Tile]:
     for rows, depth, warps, stages in (
         (64, 32, 2, 3), (64, 32, 2, 2), (32, 32, 2, 3), (32, 32, 1, 3), (64, 16, 2, 4), (64, 32, 4, 3), (64, 32, 4, 4),
         (128, 32, 4, 3), (128, 16, 4, 4), (128, 32, 8, 3), (64, 64, 4, 2), (128, 64, 4, 2), (128, 32, 4, 2),
+        (256, 32, 8, 3), (256, 16, 8, 3), (128, 16, 4, 3), (64, 16, 4, 4),
     ):  # fmt: skip
         for columns in (wide, 2 * wide) if wide == 64 else (wide,):
             yield Tile(rows, columns, depth, warps, stages)

@@ -15,9 +15,13 @@ PROGRAMS = 1024
 # how many programs a launch should at least have, so that all multiprocessors are busy
 
 
-# of a program's tile, by number of output channels: pixels, channels, depth; its warps and stages. Measured.
-TILES = {20: (128, 32, 32, 4, 3), 40: (128, 64, 16, 4, 3), 80: (64, 128, 32, 4, 2), 160: (64, 64, 32, 4, 3)}
+# of a program's tile, by number of output channels: pixels, channels, depth; its warps and stages. Measured: tiles.py
+# among the benchmarks.
+TILES = {20: (128, 32, 32, 4, 3), 40: (128, 64, 32, 4, 3), 80: (128, 128, 16, 4, 3), 160: (128, 64, 16, 4, 3)}
 OTHER_TILE = (64, 32, 32, 4, 3)
+# the same for weight gradients: depth, output channels, pixels
+WEIGHT_TILES = {20: (64, 32, 32, 2, 3), 40: (64, 64, 16, 2, 4), 80: (128, 32, 32, 4, 3), 160: (64, 64, 16, 2, 4)}
+OTHER_WEIGHT_TILE = (64, 32, 32, 2, 3)
 
 
 class Weights(NamedTuple):
@@ -119,15 +123,16 @@ def weight_gradients(x: Tensor, dy: Tensor, starts: Tensor, shape: torch.Size, s
     """One gradient of the weights a group, (groups, elements), in the order of the parameter's elements."""
     cout, cin, side, _ = shape
     groups, depth = len(starts) - 1, side * side * cin
-    block, tile = (128 if depth > 256 else 64), {40: 64, 160: 64}.get(cout, 32)
+    block, tile, run, warps, stages = WEIGHT_TILES.get(cout, OTHER_WEIGHT_TILE)
+    block = min(block, triton.next_power_of_2(depth))
     programs = triton.cdiv(depth, block) * triton.cdiv(cout, tile)
     pixels = dy.numel() // cout // groups
     splits = max(1, min(triton.cdiv(PROGRAMS, programs * groups), pixels // 256))
     part = torch.empty(groups, splits, depth * cout, device=x.device)
     start_kernel(
         weight_kernel, (programs, groups * splits),
-        x, dy, part, starts, splits, *x.shape[2:], *dy.shape[2:], cin, cout, side, stride, padding, 32, block, tile,
-        num_warps=4, num_stages=3,
+        x, dy, part, starts, splits, *x.shape[2:], *dy.shape[2:], cin, cout, side, stride, padding, run, block, tile,
+        num_warps=warps, num_stages=stages,
     )  # fmt: skip
     return part.sum(1)
 
