@@ -46,9 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
     given = options(__doc__, arguments, "--processes", "--repetitions")
     kind, on_gpu = given.device.type, given.device.type == "cuda"
     many = int(given.processes or (ON_A_GPU if on_gpu else 2))
-    past, images, side, times = (
-        (2, 4, 16, 3) if given.quick else (19, KEPT, SIDE, 500) if on_gpu else (4, 10, SIDE, 50)
-    )
+    past, images, side, times = (2, 4, 16, 3) if given.quick else (19, KEPT, SIDE, 500) if on_gpu else (4, 10, SIDE, 50)
     times = int(given.repetitions or times)
     rows: list[Row] = []
     for processes in (1, many):

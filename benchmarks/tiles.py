@@ -1,12 +1,14 @@
 """Are the tiles of the convolutions' kernels the fastest: each of the network's convolutions with others beside them.
 
 A tile is how many rows, columns and steps of the product a program works on, with how many warps, and how many steps
-ahead it loads. Fewer than four warps use the older matrix instructions. Needs a GPU.
+ahead it loads. Fewer than four warps use the older matrix instructions. Gradients of 19 past tasks, or, with --of look,
+a look at one batch. Needs a GPU.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -61,9 +63,14 @@ class Call(NamedTuple):
             self.kernel, grid, (*self.arguments[:-3], *last), {"num_warps": tile.warps, "num_stages": tile.stages}
         )
 
-    def start(self) -> None:
-        for _ in range(CALLS):
-            self.kernel[self.grid](*self.arguments, **self.options)
+    def recorded(self) -> Callable[[], None]:
+        """So many starts as one graph: the kernels of a look take less time than starting them one by one."""
+        self.kernel[self.grid](*self.arguments, **self.options)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(CALLS):
+                self.kernel[self.grid](*self.arguments, **self.options)
+        return graph.replay
 
     def compile(self) -> bool:
         """Whether the tile can be had: some take more registers or memory than there are."""
@@ -86,34 +93,50 @@ def others(call: Call) -> Iterator[Tile]:
             yield Tile(rows, columns, depth, warps, stages)
 
 
-def calls(images: int, side: int, device: torch.device) -> dict[str, Call]:
-    """Every start of a convolution's kernel in one pass through the network, by a name; alike ones once."""
+@contextmanager
+def noting(found: dict[str, Call], where: str) -> Iterator[None]:
+    """Kernels are not started meanwhile, only noted, with what they do and where."""
     from samc.gradients import convolution  # noqa: PLC0415  (Triton is only where a GPU is)
+
+    def note(kernel: Any, grid: tuple[int, ...], *arguments: Any, **given: int) -> None:
+        way = f"{where}, {kernel.__name__.removesuffix('_kernel')}"
+        found[f"{way}, back" if way in found else way] = Call(kernel, grid, arguments, given)
+
+    convolution.start_kernel, before = note, convolution.start_kernel
+    yield
+    convolution.start_kernel = before
+
+
+def calls(of: str, images: int, side: int, device: torch.device) -> dict[str, Call]:
+    """Every start of a convolution's kernel in one pass through the network, by a name; alike ones once.
+
+    A pass is one of all past tasks with so many images each and of a batch, forward and back, or a look at the batch.
+    """
+    from samc.gradients import convolution  # noqa: PLC0415
 
     model, survey = network(PAST + 1, device).to(memory_format=torch.channels_last), Survey()
     folding, found = Folding(model, Constants()), dict[str, Call]()
-    sizes = [images] * PAST + [BATCH]
-    x = torch.rand(sum(sizes), 3, side, side, device=device).contiguous(memory_format=torch.channels_last)
+    sizes = [BATCH] if of == "look" else [images] * PAST + [BATCH]
     with torch.no_grad():
-        model.features(x, survey)
+        model.features(torch.rand(sum(sizes), 3, side, side, device=device), survey)
         weights, plan = folding.weights(torch.float32), Plan(sizes, device)
-        for layer, seen in survey.convolutions.values():
-            image = seen.contiguous(memory_format=torch.channels_last)
-            slope = torch.randn_like(nn.functional.conv2d(image, layer.weight, None, layer.stride, layer.padding))
-            slope = slope.contiguous(memory_format=torch.channels_last)
+        for key, norm, beside, rectify in survey.steady.values():
+            layer, seen = survey.convolutions[key]
             cout, cin, taps, _ = layer.weight.shape
             where = f"{cin} to {cout}, {taps}×{taps}, stride {layer.stride[0]}"
-
-            def note(kernel: Any, grid: tuple[int, ...], *arguments: Any, where: str = where, **given: int) -> None:
-                way = f"{where}, {kernel.__name__.removesuffix('_kernel')}"
-                found[f"{way}, back" if way in found else way] = Call(kernel, grid, arguments, given)
-
-            convolution.start_kernel, before = note, convolution.start_kernel
-            convolution.convolve(image, weights[layer], *strides(layer))
-            if cin > 3:
-                convolution.convolve_back(slope, weights[layer], image, *strides(layer))
-            convolution.weight_gradients(image, slope, plan.starts, layer.weight.shape, *strides(layer))
-            convolution.start_kernel = before
+            image, (weight, how) = seen.contiguous(memory_format=torch.channels_last), (weights[layer], strides(layer))
+            if of == "look":
+                with noting(found, where if beside is None else f"{where}, beside"):
+                    convolution.convolve(image, weight, *how, convolution.After(norm, beside, rectify))
+            elif not any(name.startswith(where) for name in found):
+                slope = torch.randn_like(nn.functional.conv2d(image, layer.weight, None, *how))
+                slope = slope.contiguous(memory_format=torch.channels_last)
+                rows = torch.empty(len(sizes), layer.weight.numel(), device=device)
+                with noting(found, where):
+                    convolution.convolve(image, weight, *how)
+                    if cin > 3:
+                        convolution.convolve_back(slope, weight, image, *how)
+                    convolution.weight_gradients(image, slope, plan.starts, layer.weight.shape, *how, rows)
     return found
 
 
@@ -123,17 +146,17 @@ def compiled(tried: list[Call]) -> list[Call]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    given = options(__doc__, arguments, "--side")
+    given = options(__doc__, arguments, "--side", "--of")
     if given.device.type != "cuda":
         print(f"{CLAIM} There is no GPU here, and nothing to measure.")
         return
     side, rows = int(given.side or 32), list[Row]()
-    found = calls(2 if given.quick else KEPT, side, given.device)
+    found = calls(given.of or "gradients", 2 if given.quick else KEPT, side, given.device)
     tried = {name: list({call.tile: call, **{tile: call.using(tile) for tile in others(call)}}.values())
              for name, call in found.items()}  # fmt: skip
     there = {id(call) for call in compiled([call for each in tried.values() for call in each])}
     for name, each in tried.items():
-        cases = {str(tuple(call.tile)): call.start for call in each if id(call) in there}
+        cases = {str(tuple(call.tile)): call.recorded() for call in each if id(call) in there}
         spent = rounds(cases, given.device, given.quick)
         synchronise(given.device)
         used, best = str(tuple(found[name].tile)), min(spent, key=lambda case: spent[case])

@@ -50,11 +50,15 @@ def test_the_same_gradients_again_and_again_in_processes_side_by_side(script, tm
 
 
 @needs_triton
-def test_another_tile_covers_what_the_tile_in_use_covers(script, monkeypatch):
+@pytest.mark.parametrize(
+    ("of", "kernels", "count"), [("gradients", {"forward", "strided_back", "weight"}, 32), ("look", {"forward"}, 15)]
+)
+def test_another_tile_covers_what_the_tile_in_use_covers(script, monkeypatch, of, kernels, count):
     tiles = script("tiles")
     monkeypatch.setattr(tiles, "PAST", 1)
-    found = tiles.calls(2, 8, torch.device("cpu"))
-    assert {call.name for call in found.values()} == {"forward", "strided_back", "weight"}
+    found = tiles.calls(of, 2, 8, torch.device("cpu"))
+    assert {call.name for call in found.values()} == kernels
+    assert len(found) == count
     for call in found.values():
         assert call.using(call.tile) == call
         wide = dict(zip(call.kernel.arg_names, call.arguments, strict=True))

@@ -31,7 +31,7 @@ def started() -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
         convolution.convolve(x, weights, stride, 1)
         if cin > 3:
             convolution.convolve_back(y, weights, x, stride, 1)
-        convolution.weight_gradients(x, y, starts, layer.shape, stride, 1)
+        convolution.weight_gradients(x, y, starts, layer.shape, stride, 1, torch.zeros(2, layer.numel()))
     return found
 
 

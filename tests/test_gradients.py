@@ -176,8 +176,52 @@ def test_looking_sees_what_the_network_in_eval_mode_sees(narrow):
     net.eval()
     x = batch(1, 3, 2, 13).x
     with torch.no_grad():
-        found = net.features(x, Steady(Folding(net, Constants())))
+        found = net.features(x, Steady(Folding(net, Constants()), x))
         torch.testing.assert_close(found, net.features(x), atol=1e-5, rtol=1e-4)
+
+
+@needs_triton
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_every_kernel_that_is_started_was_compiled_beforehand(monkeypatch, narrow, precision):
+    """Else it would be compiled in the middle of learning, one at a time; sizes of batches are no matter."""
+    from samc.gradients import convolution, normalisation
+    from samc.gradients.fold import PRECISIONS, Folding, Steady
+    from samc.gradients.warmup import warm_up
+
+    net = model().to(memory_format=torch.channels_last)
+    folding, x = Folding(net, Constants()), batch(0, 7, 1, 13).x
+    varying = {"pixels", "images", "splits", "area", "beside", "has_beside", "rectify", "epsilon"}
+
+    def kernels(work):
+        found = set()
+
+        def note(kernel, grid, *arguments, **options):
+            named = zip(kernel.arg_names, arguments, strict=True)
+            fixed = tuple(
+                (name, value.dtype if isinstance(value, torch.Tensor) else value)
+                for name, value in named
+                if isinstance(value, torch.Tensor) or name not in varying
+            )
+            found.add((kernel.__name__, fixed, tuple(options.items())))
+
+        monkeypatch.setattr(convolution, "start_kernel", note)
+        monkeypatch.setattr(normalisation, "start_kernel", note)
+        work()
+        return found
+
+    def learn():
+        engine = Engine(net)
+        rows = torch.empty(2, engine.length)
+        folding(rows, (3, 4), precision, x, torch.zeros(7, dtype=torch.int64), torch.ones(7, net.num_classes) > 0)
+
+    def look():
+        net.features(x, Steady(folding, x))
+
+    learning, looks = kernels(learn), kernels(look)
+    assert len(learning) > 20
+    assert len(looks) > 10
+    assert learning <= kernels(lambda: warm_up(folding, x.shape[1:], PRECISIONS[precision], torch.device("cpu")))
+    assert looks <= kernels(lambda: warm_up(folding, x.shape[1:], None, torch.device("cpu")))
 
 
 @needs_triton
@@ -234,7 +278,8 @@ def test_convolutions_as_torch_has_them(cin, cout, side, stride):
     expected = torch.nn.grad.conv2d_input(x.shape, weight, dy, stride, side // 2)
     torch.testing.assert_close(convolution.convolve_back(dy, ready, x, *how), expected, **close)
     starts = torch.tensor([0, 1, 3], dtype=torch.int32)
-    rows = convolution.weight_gradients(x, dy, starts, weight.shape, *how)
+    rows = torch.zeros(2, weight.numel() + 7)[:, 7:]  # a part of longer rows, as gradients are
+    convolution.weight_gradients(x, dy, starts, weight.shape, *how, rows)
     for row, part in zip(rows, (slice(0, 1), slice(1, 3)), strict=True):
         expected = torch.nn.grad.conv2d_weight(x[part], weight.shape, dy[part], stride, side // 2)
         torch.testing.assert_close(row.view_as(weight), expected, **close)

@@ -48,7 +48,7 @@ def coarse_cam(
             scores = explained.head(features, task)
             chosen = explained.local(y, task) if target == "label" else scores.argmax(1)
             explained_score = torch.arange(scores.shape[1], device=x.device) == chosen[:, None]
-            (slopes,) = torch.autograd.grad(torch.where(explained_score, scores, 0).sum(), features)
+            (slopes,) = torch.autograd.grad(scores, features, explained_score.to(scores.dtype))
     features = features.detach()
     weights = slopes.mean((2, 3), keepdim=True)
     return F.relu((weights * features).sum(1))

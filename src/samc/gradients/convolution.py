@@ -19,6 +19,8 @@ PROGRAMS = 1024
 # among the benchmarks.
 TILES = {20: (128, 32, 32, 4, 3), 40: (128, 64, 32, 4, 3), 80: (128, 128, 16, 4, 3), 160: (128, 64, 16, 4, 3)}
 OTHER_TILE = (64, 32, 32, 4, 3)
+# a look is at few images: in the last stages many programs with short loops are quicker than few with long ones
+LOOKING_TILES = {**TILES, 80: (64, 32, 64, 4, 3), 160: (64, 32, 64, 4, 3)}
 # the same for weight gradients: depth, output channels, pixels
 WEIGHT_TILES = {20: (64, 32, 32, 2, 3), 40: (64, 64, 16, 2, 4), 80: (128, 32, 32, 4, 3), 160: (64, 64, 16, 2, 4)}
 OTHER_WEIGHT_TILE = (64, 32, 32, 2, 3)
@@ -27,14 +29,14 @@ OTHER_WEIGHT_TILE = (64, 32, 32, 2, 3)
 class Weights(NamedTuple):
     """A layer's weights as the product takes them: what the matrix units see, and the rest.
 
-    Twice: (out, taps, in), and turned for the way back: (in, taps in reverse, out).
+    Twice: (out, taps, in), and, where there is a way back, turned for it: (in, taps in reverse, out).
     """
 
     coarse: Tensor
     rest: Tensor
-    turned_coarse: Tensor
-    turned_rest: Tensor
     shape: torch.Size
+    turned_coarse: Tensor | None = None
+    turned_rest: Tensor | None = None
 
 
 def turned_places(weights: Sequence[Tensor]) -> Int64[Tensor, "n"]:
@@ -47,17 +49,18 @@ def turned_places(weights: Sequence[Tensor]) -> Int64[Tensor, "n"]:
     return torch.cat(places).to(weights[0].device)
 
 
-def split(weights: Sequence[Tensor], turned: Int64[Tensor, "n"], kind: torch.dtype) -> list[Weights]:
-    """All layers' weights, in a few launches."""
+def split(weights: Sequence[Tensor], turned: Int64[Tensor, "n"] | None, kind: torch.dtype) -> list[Weights]:
+    """All layers' weights, in a few launches; without places to turn them to only those for the way forward."""
     flat = torch.cat([weight.permute(0, 2, 3, 1).reshape(-1) for weight in weights])
     if kind == torch.float32:
-        one = (flat.view(torch.int32) & -8192).view(torch.float32)
-        both = torch.stack([one, flat - one])
+        coarse = (flat.view(torch.int32) & -8192).view(torch.float32)
+        both = [coarse, flat - coarse]
     else:
-        both = flat.to(kind)[None].expand(2, -1)
-    sizes = [weight.numel() for weight in weights]
-    parts = [part.split(sizes) for part in (*both, *both[:, turned])]
-    return [Weights(*each) for each in zip(*parts, [weight.shape for weight in weights], strict=True)]
+        both = [flat.to(kind)] * 2
+    sizes, shapes = [weight.numel() for weight in weights], [weight.shape for weight in weights]
+    there = [part.split(sizes) for part in both]
+    back = [] if turned is None else [part.split(sizes) for part in torch.stack(both)[:, turned]]
+    return [Weights(*each) for each in zip(*there, shapes, *back, strict=True)]
 
 
 class After(NamedTuple):
@@ -84,6 +87,8 @@ def convolve_back(dy: Tensor, weights: Weights, like: Tensor, stride: int, paddi
     count, cin, height, width = like.shape
     cout, _, side, _ = weights.shape
     out_height, out_width = dy.shape[2:]
+    assert weights.turned_coarse is not None
+    assert weights.turned_rest is not None
     dx = empty(like, count, cin, height, width)
     if stride == 1:
         sizes = (out_height, out_width, height, width)
@@ -104,7 +109,8 @@ def launch(
     x: Tensor, weight: Tensor, rest: Tensor, y: Tensor, sizes: tuple[int, ...], cin: int, cout: int, side: int,
     stride: int, padding: int, after: After | None = None,
 ) -> None:  # fmt: skip
-    pixels, (block, tile, depth, warps, stages) = y.numel() // cout, TILES.get(cout, OTHER_TILE)
+    tiles = TILES if after is None else LOOKING_TILES
+    pixels, (block, tile, depth, warps, stages) = y.numel() // cout, tiles.get(cout, OTHER_TILE)
     steady: tuple[Tensor | None, ...]
     steady, flags = (y,) * 5, (0.0, False, False, False)  # anything will do: none of it is read
     if after is not None:
@@ -119,8 +125,10 @@ def launch(
     )  # fmt: skip
 
 
-def weight_gradients(x: Tensor, dy: Tensor, starts: Tensor, shape: torch.Size, stride: int, padding: int) -> Tensor:
-    """One gradient of the weights a group, (groups, elements), in the order of the parameter's elements."""
+def weight_gradients(
+    x: Tensor, dy: Tensor, starts: Tensor, shape: torch.Size, stride: int, padding: int, out: Tensor
+) -> None:
+    """One gradient of the weights a group into `out`, (groups, elements), in the order of the parameter's elements."""
     cout, cin, side, _ = shape
     groups, depth = len(starts) - 1, side * side * cin
     block, tile, run, warps, stages = WEIGHT_TILES.get(cout, OTHER_WEIGHT_TILE)
@@ -134,7 +142,7 @@ def weight_gradients(x: Tensor, dy: Tensor, starts: Tensor, shape: torch.Size, s
         x, dy, part, starts, splits, *x.shape[2:], *dy.shape[2:], cin, cout, side, stride, padding, run, block, tile,
         num_warps=warps, num_stages=stages,
     )  # fmt: skip
-    return part.sum(1)
+    torch.sum(part, 1, out=out)
 
 
 def empty(like: Tensor, *shape: int) -> Tensor:

@@ -80,9 +80,13 @@ class Engine:
         rows, losses = self.recorder(("many", sizes), function, *self.past, *self.joined([batch]))
         return rows, losses[-1].clone()
 
-    def looking(self) -> dict[str, Any]:
+    def looking(self, x: Float[Tensor, "b c h w"]) -> dict[str, Any]:
         """How a network in eval mode is to treat a batch, so that it is quick on this device."""
-        return {} if self.folding is None else {"layers": Steady(self.folding)}
+        return {} if self.folding is None else {"layers": Steady(self.folding, x)}
+
+    def look(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
+        """The features of images, from a network in eval mode."""
+        return self.model.features(x, **self.looking(x))
 
     def joined(self, batches: Sequence[Batch]) -> tuple[Tensor, Tensor, Tensor]:
         """Images, labels, and among which classes each image's is."""

@@ -58,8 +58,10 @@ class Fold:
     def normalise(self, layer: nn.BatchNorm2d, x: Tensor, beside: Tensor | None = None, rectify: bool = True) -> Tensor:
         return Normalisation.apply(x, beside, layer, rectify, self)
 
-    def write(self, parameter: nn.Parameter, gradients: Tensor) -> None:
-        self.rows[:, self.folding.places[parameter]] = gradients
+    def place(self, first: nn.Parameter, last: nn.Parameter | None = None) -> Float[Tensor, "g n"]:
+        """Where in the rows a parameter's gradients belong, or those of all from one to another."""
+        places = self.folding.places
+        return self.rows[:, places[first].start : places[last if last is not None else first].stop]
 
 
 class Steady:
@@ -68,8 +70,9 @@ class Steady:
     A convolution waits for the batch norm that follows it, and the two are one kernel.
     """
 
-    def __init__(self, folding: "Folding"):
-        self.convolution, self.weights = folding.convolution, folding.weights(torch.float32)
+    def __init__(self, folding: "Folding", x: Float[Tensor, "b c h w"]):
+        folding.compile(x, None)
+        self.convolution, self.weights = folding.convolution, folding.weights(torch.float32, back=False)
 
     def convolve(self, layer: nn.Conv2d, x: Tensor) -> Any:
         return layer, x.contiguous(memory_format=torch.channels_last)
@@ -94,8 +97,7 @@ class Convolution(torch.autograd.Function):
         convolution, how = fold.folding.convolution, strides(layer)
         dy = dy.contiguous(memory_format=torch.channels_last)
         dx = convolution.convolve_back(dy, fold.weights[layer], x, *how) if ctx.needs_input_grad[0] else None
-        slopes = convolution.weight_gradients(x, dy, fold.plan.starts, layer.weight.shape, *how)
-        fold.write(layer.weight, slopes)
+        convolution.weight_gradients(x, dy, fold.plan.starts, layer.weight.shape, *how, fold.place(layer.weight))
         return dx, None, None, None
 
 
@@ -128,8 +130,7 @@ class Normalisation(torch.autograd.Function):
             ctx.rectify,
             ctx.has_beside,
         )
-        fold.write(layer.weight, slopes[:, 0])
-        fold.write(layer.bias, slopes[:, 1])
+        fold.place(layer.weight, layer.bias).copy_(slopes.flatten(1))
         return dx, dbeside, None, None, None
 
 
@@ -149,17 +150,14 @@ class Folding:
         self.layers = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]
         self.turned = convolution.turned_places([layer.weight for layer in self.layers])
         self.constants = constants
-        self.warm: set[tuple[tuple[int, ...], torch.dtype]] = set()
+        self.warm: set[tuple[tuple[int, ...], torch.dtype | None]] = set()
 
     def __call__(
         self, rows: Float[Tensor, "g p"], sizes: tuple[int, ...], precision: str, x: Float[Tensor, "b c h w"],
         y: Tensor, choices: Tensor, shares: Tensor | None = None,
     ) -> tuple[Float[Tensor, "g"], Statistics]:  # fmt: skip
         """Forward and back; fills the rows, returns the losses of the groups and their batch statistics."""
-        kind = tuple(x.shape[1:]), PRECISIONS[precision]
-        if x.device.type == "cuda" and kind not in self.warm:
-            warm_up(self, *kind, x.device)
-            self.warm.add(kind)
+        self.compile(x, PRECISIONS[precision])
         plan = self.constants.get(("plan", sizes), lambda: Plan(sizes, x.device))
         fold = Fold(self, plan, rows, precision)
         with torch.enable_grad():
@@ -167,6 +165,13 @@ class Folding:
         losses, slopes = self.head(fold, features.detach(), y, choices, plan.shares if shares is None else shares)
         torch.autograd.grad(features, fold.spark, slopes, allow_unused=True)
         return losses, fold.statistics
+
+    def compile(self, x: Float[Tensor, "b c h w"], kind: torch.dtype | None) -> None:
+        """Make ready for gradients of a kind from such images, or, with None, for looks at them."""
+        wanted = tuple(x.shape[1:]), kind
+        if x.device.type == "cuda" and wanted not in self.warm:
+            warm_up(self, *wanted, x.device)
+            self.warm.add(wanted)
 
     @torch.no_grad()
     def head(
@@ -180,16 +185,16 @@ class Folding:
         losses = -torch.where(right, chances, 0).sum(1) * shares
         slopes = (chances.exp() - right.float()) * shares[:, None]
         sorted_slopes = by_group(slopes)
-        fold.write(linear.weight, (sorted_slopes.mT @ by_group(pooled)).flatten(1))
-        fold.write(linear.bias, sorted_slopes.sum(1))
+        fold.place(linear.weight).copy_((sorted_slopes.mT @ by_group(pooled)).flatten(1))
+        fold.place(linear.bias).copy_(sorted_slopes.sum(1))
         back = (slopes @ linear.weight / features[0, 0].numel()).to(features.dtype)
         return by_group(losses[:, None]).sum((1, 2)), back[:, :, None, None].expand_as(features)
 
     @torch.no_grad()
-    def weights(self, kind: torch.dtype) -> dict[nn.Module, Any]:
-        """The convolutions' weights as their kernels take them."""
-        weights = [layer.weight for layer in self.layers]
-        return dict(zip(self.layers, self.convolution.split(weights, self.turned, kind), strict=True))
+    def weights(self, kind: torch.dtype, back: bool = True) -> dict[nn.Module, Any]:
+        """The convolutions' weights as their kernels take them, for the way back too or not."""
+        weights, turned = [layer.weight for layer in self.layers], self.turned if back else None
+        return dict(zip(self.layers, self.convolution.split(weights, turned, kind), strict=True))
 
 
 def strides(layer: nn.Conv2d) -> tuple[int, int]:

@@ -39,22 +39,12 @@ class Survey:
 
 
 @torch.no_grad()
-def warm_up(folding: "Folding", shape: tuple[int, ...], kind: torch.dtype, device: torch.device) -> None:
-    """Compile every kernel for two images, many at a time; nothing is computed."""
+def warm_up(folding: "Folding", shape: tuple[int, ...], kind: torch.dtype | None, device: torch.device) -> None:
+    """Compile every kernel of gradients, or of a look, for two images, many at a time; nothing is computed."""
     survey = Survey()
     zeros = torch.zeros(2, *shape, device=device).contiguous(memory_format=torch.channels_last)
     folding.model.features(zeros, survey)
-    starts, weights = torch.tensor([0, 2], dtype=torch.int32, device=device), folding.weights(kind)
-    jobs: list[Callable[[], Any]] = []
-    for layer, image in survey.convolutions.values():
-        jobs += convolution_jobs(folding, layer, image.to(kind), weights[layer], starts)
-    for norm, image in survey.normalisations.values():
-        jobs.append(partial(normalisation_job, folding, norm, image.to(kind), starts))
-    for key, norm, beside, rectify in survey.steady.values() if kind == torch.float32 else ():
-        layer, image = survey.convolutions[key]
-        after = folding.convolution.After(norm, beside, rectify)
-        how = layer.stride[0], layer.padding[0]
-        jobs.append(partial(folding.convolution.convolve, image, weights[layer], *how, after))
+    jobs = looking_jobs(folding, survey) if kind is None else gradient_jobs(folding, survey, kind)
     workers = min(len(jobs), os.cpu_count() or 1)
     with one_at_a_time(), ThreadPoolExecutor(workers, initializer=only_compile) as pool:
         for done in [pool.submit(job) for job in jobs]:
@@ -71,15 +61,36 @@ def one_at_a_time() -> Iterator[None]:
         yield
 
 
+def looking_jobs(folding: "Folding", survey: Survey) -> list[Callable[[], Any]]:
+    weights, jobs = folding.weights(torch.float32, back=False), list[Callable[[], Any]]()
+    for key, norm, beside, rectify in survey.steady.values():
+        layer, image = survey.convolutions[key]
+        after = folding.convolution.After(norm, beside, rectify)
+        how = layer.stride[0], layer.padding[0]
+        jobs.append(partial(folding.convolution.convolve, image, weights[layer], *how, after))
+    return jobs
+
+
+def gradient_jobs(folding: "Folding", survey: Survey, kind: torch.dtype) -> list[Callable[[], Any]]:
+    weights, jobs = folding.weights(kind), list[Callable[[], Any]]()
+    starts = torch.tensor([0, 2], dtype=torch.int32, device=folding.turned.device)
+    for layer, image in survey.convolutions.values():
+        jobs += convolution_jobs(folding, layer, image.to(kind), weights[layer], starts)
+    for norm, image in survey.normalisations.values():
+        jobs.append(partial(normalisation_job, folding, norm, image.to(kind), starts))
+    return jobs
+
+
 def convolution_jobs(
     folding: "Folding", layer: nn.Conv2d, x: Tensor, weights: Any, starts: Tensor
 ) -> list[Callable[[], Any]]:
     convolution, how = folding.convolution, (layer.stride[0], layer.padding[0])
     y = torch.zeros_like(F.conv2d(x, layer.weight.to(x.dtype), stride=layer.stride, padding=layer.padding))
+    slopes = torch.empty(1, layer.weight.numel(), device=x.device)
     return [
         partial(convolution.convolve, x, weights, *how),
         partial(convolution.convolve_back, y, weights, x, *how),
-        partial(convolution.weight_gradients, x, y, starts, layer.weight.shape, *how),
+        partial(convolution.weight_gradients, x, y, starts, layer.weight.shape, *how, slopes),
     ]
 
 

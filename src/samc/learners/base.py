@@ -149,7 +149,7 @@ class NetworkLearner:
 
     def scores(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
         """How much speaks for each of the task's classes; the highest is predicted."""
-        return self.model(x, task)
+        return self.model.head(self.engine.look(x), task)
 
     def memory_report(self) -> dict[str, Any]:
         """What is kept of past tasks, for the record: every byte, by part.

@@ -81,4 +81,4 @@ class ICaRL(DistillingLearner, RehearsalLearner):
     def embedded(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d"]:
         """Pooled features, scaled to length one."""
         with eval_mode(self.model):
-            return F.normalize(self.model.features(x).mean((2, 3)))
+            return F.normalize(self.engine.look(x).mean((2, 3)))

@@ -102,7 +102,7 @@ class SAMC(GEM):
             return fetched(*self.engine.recorder(key, explain, batch.x, batch.y))
 
     def explain(self, task: int, x: Tensor, y: Tensor) -> tuple[UInt8[Tensor, "b i j"]]:
-        quick = self.engine.looking() if self.saliency_mode == "eval" else {}
+        quick = self.engine.looking(x) if self.saliency_mode == "eval" else {}
         return (as_levels(coarse_cam(self.model, x, y, task, self.saliency_target, self.saliency_mode, **quick)),)
 
     def keep(self, x: Tensor, y: Tensor, task: int, maps: UInt8[np.ndarray, "b i j"]) -> Selection:
