@@ -121,6 +121,46 @@ def test_lwfs_step_is_the_gradient_of_cross_entropy_and_of_every_old_heads_disti
     assert float(stats.loss) == pytest.approx(float(loss.detach()), rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("then", "since", "now"),
+    [
+        (((0, 1), (2, 3), (4, 5), (6, 7)), {}, 3),
+        (((0, 3, 7), (1,), (2, 6), (4, 5)), {}, 3),  # of different sizes, and not neighbours
+        (((0, 1, 2), (1, 2), (2, 5), (6, 7)), {}, 3),  # with classes in common
+        (((0, 3), (1, 2), (5,), (6, 7)), {0: (0, 3, 4), 2: (4, 5)}, 3),  # heads that have grown since
+        (((0, 1), (2, 3, 4), (5,), (6, 7)), {}, 1),  # a task that comes back is learnt, not held
+    ],
+)
+def test_all_old_heads_at_once_equal_a_loop_over_them(then, since, now):
+    each = learner("lwf", task_classes=then, lr=0.05)
+    for task in range(3):
+        each.observe(*random_batch(8, SHAPE, then[task], seed=task), task)
+    each.teacher.follow(each.model, 2)
+    old, student = copy.deepcopy(each.model), each.model
+    each.step(gradient(student, [Batch(*as_batch(then[0]), 0)])[0])  # else it answers as its teacher does
+    for task, classes in since.items():
+        student.assign(task, classes)
+    x, y = as_batch(then[now])
+    others = [Batch(random_batch(5, SHAPE, seed=8)[0].float() / 255, y[:5], 0)]
+    found, loss = each.teacher.gradient(each.engine, Batch(x, y, now), others, 0.7, 2.0)
+
+    images = torch.cat([x, others[0].x])
+    features, known = student.features(images), old.features(images)
+    expected = F.cross_entropy(student.head(features[: len(y)], now), student.local(y, now))
+    for task in {0, 1, 2} - {now}:
+        places = [student.task_classes[task].index(label) for label in then[task]]
+        asked = (old.head(known, task).detach() / 2).softmax(1)
+        expected = expected + 0.7 * F.cross_entropy(student.head(features, task)[:, places] / 2, asked)
+    slope, value = flat_gradient(student, expected)
+    assert float(loss) == pytest.approx(float(value), rel=1e-5)
+    assert float((found - slope).norm()) <= 1e-5 * float(slope.norm())
+
+
+def as_batch(classes):
+    x, y = random_batch(8, SHAPE, classes, seed=7)
+    return x.float() / 255, y
+
+
 def test_a_teacher_stays_as_it_was_and_is_weighed():
     each = learner("lwf")
     assert each.memory_report()["bytes"] == 0

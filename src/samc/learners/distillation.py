@@ -15,12 +15,23 @@ from samc.gradients import Batch, Engine, flat_gradient
 from samc.learners.base import NetworkLearner
 from samc.models import ReducedResNet18
 
+OUTSIDE = -1e20
+# added to the scores of classes outside a head: their share is exactly 0, and 0·log 0 is 0, not NaN as it is at −∞
+
 
 def distillation_loss(
-    logits: Float[Tensor, "b k"], wanted: Float[Tensor, "b k"], temperature: float
+    logits: Float[Tensor, "b *heads k"], wanted: Float[Tensor, "b *heads k"], temperature: float
 ) -> Float[Tensor, ""]:
-    """Cross-entropy between two softened answers, −Σ p' log p̂' with p' = softmax(logits / T); mean over images."""
-    return F.cross_entropy(logits / temperature, F.softmax(wanted / temperature, dim=1))
+    """Of softened answers, p' = softmax(logits / T): cross-entropy −Σ p' log p̂', mean over images, sum over heads."""
+    asked = F.softmax(wanted / temperature, dim=-1)
+    return -(asked * F.log_softmax(logits / temperature, dim=-1)).sum() / len(logits)
+
+
+def all_answers(
+    model: ReducedResNet18, features: Float[Tensor, "b d i j"], heads: Float[Tensor, "heads n"]
+) -> Float[Tensor, "b heads n"]:
+    """Every head's logits at once, each among all classes: unlike that of picked columns, the gradient is a sum."""
+    return model.linear(features.mean((2, 3)))[:, None] + heads
 
 
 class Teacher:
@@ -30,10 +41,11 @@ class Teacher:
         self.network: ReducedResNet18 | None = None
         self.tasks: list[int] = []
         self.number = 0  # of the network: a recording knows where its one lies, not the next one's
+        self.heads: dict[int, Tensor] = {}  # by the task that is learnt meanwhile
 
     def follow(self, model: ReducedResNet18, learnt: int) -> None:
         """Become a copy of the model, which has just learnt a task."""
-        self.network, self.number = borrowed(model), self.number + 1
+        self.network, self.number, self.heads = borrowed(model), self.number + 1, {}
         self.tasks = [*(task for task in self.tasks if task != learnt), learnt]
 
     def gradient(
@@ -42,29 +54,36 @@ class Teacher:
         """Of the batch's cross-entropy and, for every old task's head, distillation on all images; and that loss."""
         engine.model.train()
         x = torch.cat([batch.x, *(other.x for other in others)])
-        heads = tuple(len(engine.model.task_classes[task]) for task in (batch.task, *self.tasks))
-        key = ("distillation", self.number, batch.task, len(x), len(batch.y), heads)
+        classes = len(engine.model.task_classes[batch.task])
+        key = ("distillation", self.number, batch.task, len(x), len(batch.y), classes)
         function = partial(self.learnt_from, engine.model, batch.task, weight, temperature)
-        gradient, loss = engine.recorder(key, function, x, batch.y)
+        gradient, loss = engine.recorder(key, function, x, batch.y, self.old_heads(batch.task, x.device))
         return gradient, loss.clone()
 
+    def old_heads(self, now: int, device: torch.device) -> Float[Tensor, "heads n"]:
+        """0 where a class is in an old task's head as the teacher knew it; sent once, the same tensor at every step."""
+        if now not in self.heads:
+            old = torch.tensor([task for task in self.tasks if task != now], dtype=torch.int64)
+            known = self.network.choices(old) if self.network else torch.zeros(0, 0, dtype=torch.bool)
+            self.heads[now] = torch.zeros(known.shape).masked_fill(~known, OUTSIDE).to(device)
+        return self.heads[now]
+
     def learnt_from(
-        self, model: ReducedResNet18, now: int, weight: float, temperature: float, x: Tensor, y: Tensor
+        self,
+        model: ReducedResNet18,
+        now: int,
+        weight: float,
+        temperature: float,
+        x: Tensor,
+        y: Tensor,
+        heads: Float[Tensor, "heads n"],
     ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
         features = model.features(x)
         loss = F.cross_entropy(model.head(features[: len(y)], now), model.local(y, now))
-        old = [task for task in self.tasks if task != now]
-        if self.network is not None and old:
+        if self.network is not None and len(heads):
             with torch.no_grad():
-                known = self.network.features(x)
-            terms = []
-            for task in old:
-                answers = model.head(features, task)
-                if model.task_classes[task] != self.network.task_classes[task]:
-                    # a head has grown since: only what the teacher knew is asked for
-                    answers = answers[:, model.local(self.network.in_order(task, x.device), task)]
-                terms.append(distillation_loss(answers, self.network.head(known, task), temperature))
-            loss = loss + weight * torch.stack(terms).sum()
+                wanted = all_answers(self.network, self.network.features(x), heads)
+            loss = loss + weight * distillation_loss(all_answers(model, features, heads), wanted, temperature)
         return flat_gradient(model, loss)
 
     @property
@@ -76,7 +95,7 @@ class Teacher:
         return {"network": network, "tasks": list(self.tasks)}
 
     def load_state_dict(self, state: dict[str, Any], like: ReducedResNet18) -> None:
-        self.network, self.tasks, self.number = None, [], self.number + 1
+        self.network, self.tasks, self.number, self.heads = None, [], self.number + 1, {}
         if state["network"] is not None:
             self.network = borrowed(like)
             self.network.load_state_dict(state["network"])
