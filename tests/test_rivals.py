@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections import Counter
 from functools import partial
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import samc.learners.gem
 from samc.errors import ConfigError
@@ -454,6 +457,86 @@ def test_eec_survives_a_network_that_has_diverged():
 def test_eec_refuses_at_the_door_a_budget_without_room_for_every_class():
     with pytest.raises(ConfigError, match=r"a task of 2 classes needs 526 bytes, one centroid each, and has 433"):
         learner("eec", budget_images=1)
+
+
+def test_eec_begins_with_a_fresh_autoencoder_for_every_task():
+    each, (task, *_) = learner("eec", encoder_steps=4), coloured_squares(per_class=10).tasks
+    random = each.random.get_state()
+    first = each.trained_autoencoder(task)
+    before = copy.deepcopy(first.state_dict())
+    each.random.set_state(random)
+    second = each.trained_autoencoder(task)
+    assert not first.training
+    for name, value in before.items():
+        assert torch.equal(value, first.state_dict()[name])  # what is kept of one task stays as it is
+        assert torch.equal(value, second.state_dict()[name])
+
+
+class Tape(TorchDispatchMode):
+    """What a function does, as a GPU's graph knows it: kernels, and the tensors that they read and write."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernels = []
+
+    def __torch_dispatch__(self, kernel, types, args=(), kwargs=None):
+        found = kernel(*args, **(kwargs or {}))
+        self.kernels.append((kernel, args, kwargs or {}, found))
+        return found
+
+    @torch.no_grad()
+    def replay(self):
+        for kernel, args, kwargs, found in self.kernels:
+            for place, value in zip(tree_leaves(found), tree_leaves(kernel(*args, **kwargs)), strict=True):
+                # where it lies elsewhere it is neither a view nor written in place
+                if isinstance(place, torch.Tensor) and place.data_ptr() != value.data_ptr():
+                    place.copy_(value)
+
+
+class Replaying:
+    """A recorder that works as on a GPU: from the fourth call with an equal key on, nothing of Python is asked."""
+
+    def __init__(self):
+        self.calls, self.recordings = Counter(), {}
+
+    def __call__(self, key, function, *given):
+        self.calls[key] += 1
+        if self.calls[key] <= 2:
+            return function(*given)
+        if key not in self.recordings:
+            inputs = [tensor.clone() for tensor in given]
+            with Tape() as tape:
+                self.recordings[key] = tape, inputs, function(*inputs)
+            return self.recordings[key][-1]
+        tape, inputs, outputs = self.recordings[key]
+        for mine, now in zip(inputs, given, strict=True):
+            mine.copy_(now)
+        tape.replay()
+        return outputs
+
+
+@pytest.mark.parametrize(("name", "settings", "replayed"), [("ebm", {}, 22), ("eec", {"encoder_steps": 5}, 12)])
+def test_a_step_that_was_recorded_is_the_same_step(name, settings, replayed):
+    plain, recorded = (LEARNERS[name](6, SHAPE, lr=0.02, **settings) for _ in range(2))
+    recorded.engine.recorder = recorder = Replaying()
+    losses = {plain: [], recorded: []}
+    for each, seen in losses.items():
+        for step in range(4):  # so that the first task's head grows after it has been recorded
+            seen.append(each.observe(*random_batch(5, SHAPE, (0,), seed=step), 0).loss)
+        for task in coloured_squares(per_class=25):
+            seen += [each.observe(x, y, task.id).loss for x, y in task.batches(5)]
+            each.end_task(task)
+    assert torch.equal(*(torch.stack(seen) for seen in losses.values()))
+    assert torch.equal(parameters(plain), parameters(recorded))
+    if name == "eec":
+        for task in range(3):
+            assert torch.equal(*(each.paint(task, torch.Generator().manual_seed(0)).x for each in losses))
+    assert sum(recorder.calls[key] - 3 for key in recorder.recordings) == replayed
+    kernels = {kernel._schema.name for tape, _, _ in recorder.recordings.values() for kernel, *_ in tape.kernels}
+    assert len(kernels) > 20
+    # what waits for the device or sends something there; on a GPU that must repeat itself, a scattered sum does too
+    forbidden = ("_local_scalar_dense", "lift_fresh", "scatter_add", "scatter_add_")
+    assert not kernels & {f"aten::{kernel}" for kernel in forbidden}
 
 
 def test_encodings_are_kept_whole_where_they_fit():

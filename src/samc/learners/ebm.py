@@ -1,10 +1,12 @@
 """EBM (Li et al. 2020): energies of an image and a class together, pulled apart only between the batch's classes."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
+from torch.nn import functional as F
 
 from samc.gradients import flat_gradient
 from samc.learners.base import NetworkLearner, StepStats
@@ -15,7 +17,8 @@ def contrastive_loss(
     energies: Float[Tensor, "b k"], right: Int64[Tensor, "b"], wrong: Int64[Tensor, "b"]
 ) -> Float[Tensor, ""]:
     """Mean of E(x, y⁺) + log(exp(−E(x, y⁺)) + exp(−E(x, y⁻))): one other class stands for all that are not meant."""
-    pair = energies.gather(1, torch.stack([right, wrong], dim=1))
+    # no gather: its slope is a scattered sum, which deterministic torch cannot do in a recording (it sends strides)
+    pair = -torch.stack([F.nll_loss(energies, labels, reduction="none") for labels in (right, wrong)], dim=1)
     return (pair[:, 0] + (-pair).logsumexp(1)).mean()
 
 
@@ -35,12 +38,20 @@ class EBM(NetworkLearner):
     network = EnergyNetwork
 
     def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
-        x, y = self.admit(x, y, task)
-        wrong = other_labels(y, self.model.task_classes[task], self.random).to(self.device)
+        images, right = self.admit(x, y, task)
+        classes = self.model.task_classes[task]
+        wrong = other_labels(y, classes, self.random).to(self.device)
         with self.clock("current gradient"):
             self.model.train()
-            energies = -self.model(x, task)
-            right, wrong = self.model.local(y, task), self.model.local(wrong, task)
-            g, loss = flat_gradient(self.model, contrastive_loss(energies, right, wrong))
+            key = ("contrast", len(y), task, classes)  # a head may grow
+            g, loss = self.engine.recorder(key, partial(self.contrast, task), images, right, wrong)
             self.step(g)
-        return StepStats(loss)
+        return StepStats(loss.clone())  # the next step writes over it
+
+    def contrast(
+        self, task: int, x: Float[Tensor, "b c h w"], y: Int64[Tensor, "b"], wrong: Int64[Tensor, "b"]
+    ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+        energies = -self.model(x, task)
+        return flat_gradient(
+            self.model, contrastive_loss(energies, self.model.local(y, task), self.model.local(wrong, task))
+        )

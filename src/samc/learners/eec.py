@@ -4,13 +4,14 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from samc.completion.encoder import learn_to_encode
+from samc.completion.encoder import Adam, learn_to_encode
 from samc.errors import ConfigError
 from samc.gradients import Batch
 from samc.learners.base import EVALUATION_BATCH
@@ -60,7 +61,10 @@ class EEC(ReplayLearner):
         self.episodes: dict[int, Episodes] = {}
         self.decoders: dict[int, nn.Module] = {}
         self.decay: dict[int, float] = {}
-        super().__init__(num_classes, image_shape, **network)  # last: it declares tasks, which must find their room
+        super().__init__(num_classes, image_shape, **network)  # only now: it declares tasks, which must find their room
+        # one for all tasks, begun anew with each: what its steps are recorded from stays where it is
+        self.autoencoder = InpaintingAutoencoder(image_shape[0]).to(self.device)
+        self.adam = Adam(self.autoencoder.parameters(), encoder_lr)
 
     def declare(self, task: int, classes: Sequence[int]) -> None:
         check_room(len(classes), self.code_width, self.model.num_classes, self.budget_bytes)
@@ -106,12 +110,14 @@ class EEC(ReplayLearner):
         self.decay[task.id] = max(0.0, 1 - known / seen) if seen else 0.0
 
     def trained_autoencoder(self, task: Task) -> InpaintingAutoencoder:
-        autoencoder = InpaintingAutoencoder(self.image_shape[0], seed=self.seed).to(self.device)
+        self.autoencoder.load_state_dict(InpaintingAutoencoder(self.image_shape[0], seed=self.seed).state_dict())
+        self.adam.forget()
         draws = torch.randint(len(task.x), (self.encoder_steps, ENCODER_BATCH), generator=self.random)
-        batches = (self.admit_images(task.x[rows]) for rows in draws)
+        learn = partial(learn_to_encode, self.autoencoder, self.adam, self.model.features, self.content_weight)
         with eval_mode(self.model):
-            learn_to_encode(autoencoder, batches, self.model.features, self.content_weight, self.encoder_lr)
-        return autoencoder.eval()
+            for rows in draws:
+                self.engine.recorder("encoding", learn, self.admit_images(task.x[rows]))
+        return copy.deepcopy(self.autoencoder).eval()
 
     def memory_parts(self) -> dict[str, int]:
         parts: Counter[str] = Counter()
