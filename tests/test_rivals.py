@@ -515,7 +515,16 @@ class Replaying:
         return outputs
 
 
-@pytest.mark.parametrize(("name", "settings", "replayed"), [("ebm", {}, 22), ("eec", {"encoder_steps": 5}, 12)])
+@pytest.mark.parametrize(
+    ("name", "settings", "replayed"),
+    [
+        ("ebm", {}, 22),
+        ("eec", {"encoder_steps": 5}, 12),
+        ("lwf", {}, 22),
+        ("icarl", {}, 22),
+        ("samc", {"autoencoder_steps": 5}, 22 + 12),
+    ],
+)
 def test_a_step_that_was_recorded_is_the_same_step(name, settings, replayed):
     plain, recorded = (LEARNERS[name](6, SHAPE, lr=0.02, **settings) for _ in range(2))
     recorded.engine.recorder = recorder = Replaying()
@@ -528,6 +537,7 @@ def test_a_step_that_was_recorded_is_the_same_step(name, settings, replayed):
             each.end_task(task)
     assert torch.equal(*(torch.stack(seen) for seen in losses.values()))
     assert torch.equal(parameters(plain), parameters(recorded))
+    assert plain.memory_report() == recorded.memory_report()
     if name == "eec":
         for task in range(3):
             assert torch.equal(*(each.paint(task, torch.Generator().manual_seed(0)).x for each in losses))

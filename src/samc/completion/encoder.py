@@ -1,11 +1,14 @@
 """Learning to encode: an autoencoder whose pictures are like the true ones in pixels and in a classifier's features."""
 
+import math
 from collections.abc import Callable, Iterable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from samc.errors import ConfigError
 
 DECAYS, SMALL = (0.9, 0.999), 1e-8
 # of Adam, as everywhere: how much each mean keeps of itself in a step, and what no denominator is below
@@ -60,3 +63,10 @@ def learn_to_encode(
         loss = loss + content_weight * F.mse_loss(features(anew), wanted)
     adam.step(torch.autograd.grad(loss, adam.parameters))
     return (loss.detach(),)
+
+
+def check_encoding(images: int, steps: int, lr: float, content_weight: float) -> None:
+    """Whether so many images' room can be filled by an autoencoder that is trained so."""
+    if images < 1 or steps < 1 or not 0 < lr < math.inf or not 0 <= content_weight <= 1:
+        needed = "buffer-size and encoder-steps are at least 1, encoder-lr above 0, content-weight in [0, 1]"
+        raise ConfigError(f"{needed}; got {images}, {steps}, {lr} and {content_weight}")

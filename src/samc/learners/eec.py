@@ -2,7 +2,6 @@
 
 import copy
 import math
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from samc.completion.encoder import Adam, learn_to_encode
+from samc.completion.encoder import Adam, check_encoding, learn_to_encode
 from samc.errors import ConfigError
 from samc.gradients import Batch
 from samc.learners.base import EVALUATION_BATCH
@@ -48,10 +47,7 @@ class EEC(ReplayLearner):
         accounting: Accounting = "bytes",
         **network: Any,
     ):
-        if budget_images < 1 or encoder_steps < 1 or not 0 < encoder_lr < math.inf or not 0 <= content_weight <= 1:
-            found = f"{budget_images}, {encoder_steps}, {encoder_lr} and {content_weight}"
-            needed = "buffer-size and encoder-steps are at least 1, encoder-lr above 0, content-weight in [0, 1]"
-            raise ConfigError(f"{needed}; got {found}")
+        check_encoding(budget_images, encoder_steps, encoder_lr, content_weight)
         budget = budget_of(image_shape, num_classes, budget_images, accounting, memory_bytes)
         if not budget.per_task:
             raise ConfigError(f"eec cannot shrink what it has encoded; say memory-bytes as {memory_bytes}/task")
@@ -120,10 +116,7 @@ class EEC(ReplayLearner):
         return copy.deepcopy(self.autoencoder).eval()
 
     def memory_parts(self) -> dict[str, int]:
-        parts: Counter[str] = Counter()
-        for episodes in self.episodes.values():
-            parts.update(episodes.nbytes_by_part)
-        return dict(parts)
+        return Episodes.bytes_of(self.episodes.values())
 
     def beside_parts(self) -> dict[str, int]:
         tensors = [tensor for decoder in self.decoders.values() for tensor in decoder.state_dict().values()]

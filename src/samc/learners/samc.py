@@ -98,8 +98,8 @@ class SAMC(GEM):
 
     def maps(self, batch: Batch) -> Callable[[], np.ndarray]:
         with self.clock("saliency"):
-            key, explain = ("maps", len(batch.y), batch.task), partial(self.explain, batch.task)
-            return fetched(*self.engine.recorder(key, explain, batch.x, batch.y))
+            key = ("maps", len(batch.y), batch.task, self.model.task_classes[batch.task])  # a head may grow
+            return fetched(*self.engine.recorder(key, partial(self.explain, batch.task), batch.x, batch.y))
 
     def explain(self, task: int, x: Tensor, y: Tensor) -> tuple[UInt8[Tensor, "b i j"]]:
         quick = self.engine.looking(x) if self.saliency_mode == "eval" else {}

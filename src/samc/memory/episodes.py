@@ -1,5 +1,7 @@
 """Encoded episodes: what an encoder made of a task's images, as bytes under a budget; centroids where not all fit."""
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -33,6 +35,14 @@ class Episodes:
         name = "centroids" if len(self.spreads) else "encodings"
         others = {"spreads": self.spreads, "counts": self.counts, "labels": self.labels, "scales": self.scale}
         return {name: self.codes.nbytes} | {part: array.nbytes for part, array in others.items()}
+
+    @staticmethod
+    def bytes_of(several: Iterable["Episodes"]) -> dict[str, int]:
+        """The bytes of several tasks' episodes, by part."""
+        parts: Counter[str] = Counter()
+        for each in several:
+            parts.update(each.nbytes_by_part)
+        return dict(parts)
 
     def state_dict(self) -> dict[str, Tensor]:
         return {item.name: torch.from_numpy(getattr(self, item.name).copy()) for item in fields(self)}
