@@ -1,3 +1,3 @@
 """The version of this package, which every record names."""
 
-VERSION = "0.2.0.dev1"
+VERSION = "0.2.0.dev2"
