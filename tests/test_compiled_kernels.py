@@ -14,7 +14,7 @@ WIDTHS = ((3, 20, 1), (20, 20, 1), (20, 40, 2), (40, 40, 1), (40, 80, 2), (80, 8
 
 
 def started() -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
-    """Every kernel that the network's convolutions start, forward and back, with its arguments."""
+    """Every kernel that the network's convolutions start, forward, back and in a look, with its arguments."""
     import torch
 
     from samc.gradients import convolution
@@ -29,6 +29,7 @@ def started() -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
         layer = torch.zeros(cout, cin, 3, 3)
         (weights,) = convolution.split([layer], convolution.turned_places([layer]), torch.float32)
         convolution.convolve(x, weights, stride, 1)
+        convolution.convolve(x, weights, stride, 1, convolution.After(torch.nn.BatchNorm2d(cout), y, True))
         if cin > 3:
             convolution.convolve_back(y, weights, x, stride, 1)
         convolution.weight_gradients(x, y, starts, layer.shape, stride, 1, torch.zeros(2, layer.numel()))
