@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from common import BATCH, Row, network, options, report, rounds, synchronise
+from common import BATCH, SIDE, Row, network, options, report, rounds, synchronise
 from samc.gradients.fold import Folding, Plan, strides
 from samc.gradients.graph import Constants
 from samc.gradients.starting import only_compile
@@ -150,8 +150,8 @@ def main(arguments: list[str] | None = None) -> None:
     if given.device.type != "cuda":
         print(f"{CLAIM} There is no GPU here, and nothing to measure.")
         return
-    side, rows = int(given.side or 32), list[Row]()
-    found = calls(given.of or "gradients", 2 if given.quick else KEPT, side, given.device)
+    of, side, rows = given.of or "gradients", int(given.side or SIDE), list[Row]()
+    found = calls(of, 2 if given.quick else KEPT, side, given.device)
     tried = {name: list({call.tile: call, **{tile: call.using(tile) for tile in others(call)}}.values())
              for name, call in found.items()}  # fmt: skip
     there = {id(call) for call in compiled([call for each in tried.values() for call in each])}
@@ -163,7 +163,9 @@ def main(arguments: list[str] | None = None) -> None:
         rows.append({"convolution": name, "tile": used, "ms": 1000 * spent[used] / CALLS, "best": best,
                      "best ms": 1000 * spent[best] / CALLS, "times": spent[used] / spent[best]})  # fmt: skip
     now, could = (sum(row[name] for row in rows) for name in ("ms", "best ms"))
-    report(__file__, CLAIM, rows, f"All of them take {now:.2f} ms, with the best tiles {could:.2f} ms.", given)
+    report(
+        f"tiles_{of}_{side}", CLAIM, rows, f"All of them take {now:.2f} ms, with the best tiles {could:.2f} ms.", given
+    )
 
 
 if __name__ == "__main__":
