@@ -22,7 +22,20 @@ from samc.gradients.warmup import Survey
 
 CLAIM = "The tiles of the convolutions' kernels are the fastest of those tried."
 PAST, KEPT = 19, 43
-CALLS = 5
+STARTS = {"gradients": 5, "look": 50}
+# of a kernel in one measurement: those of a look take a few microseconds
+SHAPES = {
+    "gradients": (
+        (64, 32, 2, 3), (64, 32, 2, 2), (32, 32, 2, 3), (32, 32, 1, 3), (64, 16, 2, 4), (64, 32, 4, 3), (64, 32, 4, 4),
+        (128, 32, 4, 3), (128, 16, 4, 4), (128, 32, 8, 3), (64, 64, 4, 2), (128, 64, 4, 2), (128, 32, 4, 2),
+        (256, 32, 8, 3), (256, 16, 8, 3), (128, 16, 4, 3), (64, 16, 4, 4),
+    ),
+    "look": (
+        (64, 32, 4, 3), (64, 64, 4, 3), (64, 64, 4, 2), (64, 128, 4, 2), (128, 16, 4, 3), (128, 32, 4, 3),
+        (64, 32, 4, 4), (32, 32, 2, 3), (32, 64, 2, 3), (16, 64, 1, 3),
+    ),
+}  # fmt: skip
+# rows, depth, warps and stages; each with several widths
 
 
 class Tile(NamedTuple):
@@ -52,23 +65,28 @@ class Call(NamedTuple):
         ordered = (second, third, first) if self.name == "weight" else (first, second, third)
         return Tile(*ordered, self.options["num_warps"], self.options["num_stages"])
 
+    @property
+    def channels(self) -> int:
+        """Columns of the product, all tiles together."""
+        named = dict(zip(self.kernel.arg_names, self.arguments, strict=True))
+        return named["CIN"] if self.name == "strided_back" else named["COUT"]
+
     def using(self, tile: Tile) -> "Call":
         last = (tile.depth, tile.rows, tile.columns) if self.name == "weight" else tile[:3]
         old, ceil = self.tile, lambda size, part: -(-size // part)
-        named = dict(zip(self.kernel.arg_names, self.arguments, strict=True))
-        wide = named["CIN"] if self.name == "strided_back" else named["COUT"]
+        wide = self.channels
         high = self.grid[0] // ceil(wide, old.columns) * old.rows  # a whole number of old tiles: enough for any
         grid = (ceil(high, tile.rows) * ceil(wide, tile.columns), *self.grid[1:])
         return Call(
             self.kernel, grid, (*self.arguments[:-3], *last), {"num_warps": tile.warps, "num_stages": tile.stages}
         )
 
-    def recorded(self) -> Callable[[], None]:
+    def recorded(self, starts: int) -> Callable[[], None]:
         """So many starts as one graph: the kernels of a look take less time than starting them one by one."""
         self.kernel[self.grid](*self.arguments, **self.options)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            for _ in range(CALLS):
+            for _ in range(starts):
                 self.kernel[self.grid](*self.arguments, **self.options)
         return graph.replay
 
@@ -82,15 +100,10 @@ class Call(NamedTuple):
         return True
 
 
-def others(call: Call) -> Iterator[Tile]:
-    wide = 32 if call.tile.columns <= 32 else 64
-    for rows, depth, warps, stages in (
-        (64, 32, 2, 3), (64, 32, 2, 2), (32, 32, 2, 3), (32, 32, 1, 3), (64, 16, 2, 4), (64, 32, 4, 3), (64, 32, 4, 4),
-        (128, 32, 4, 3), (128, 16, 4, 4), (128, 32, 8, 3), (64, 64, 4, 2), (128, 64, 4, 2), (128, 32, 4, 2),
-        (256, 32, 8, 3), (256, 16, 8, 3), (128, 16, 4, 3), (64, 16, 4, 4),
-    ):  # fmt: skip
-        for columns in (wide, 2 * wide) if wide == 64 else (wide,):
-            yield Tile(rows, columns, depth, warps, stages)
+def others(call: Call, of: str) -> Iterator[Tile]:
+    for columns in (16, 32, 64, 128):
+        if columns < 2 * call.channels and (columns > 16 or of == "look"):
+            yield from (Tile(rows, columns, depth, warps, stages) for rows, depth, warps, stages in SHAPES[of])
 
 
 @contextmanager
@@ -151,17 +164,19 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"{CLAIM} There is no GPU here, and nothing to measure.")
         return
     of, side, rows = given.of or "gradients", int(given.side or SIDE), list[Row]()
+    if of not in STARTS:
+        raise SystemExit(f"--of {of}: it is one of {', '.join(STARTS)}")
     found = calls(of, 2 if given.quick else KEPT, side, given.device)
-    tried = {name: list({call.tile: call, **{tile: call.using(tile) for tile in others(call)}}.values())
+    tried = {name: list({call.tile: call, **{tile: call.using(tile) for tile in others(call, of)}}.values())
              for name, call in found.items()}  # fmt: skip
     there = {id(call) for call in compiled([call for each in tried.values() for call in each])}
     for name, each in tried.items():
-        cases = {str(tuple(call.tile)): call.recorded() for call in each if id(call) in there}
+        cases = {str(tuple(call.tile)): call.recorded(STARTS[of]) for call in each if id(call) in there}
         spent = rounds(cases, given.device, given.quick)
         synchronise(given.device)
         used, best = str(tuple(found[name].tile)), min(spent, key=lambda case: spent[case])
-        rows.append({"convolution": name, "tile": used, "ms": 1000 * spent[used] / CALLS, "best": best,
-                     "best ms": 1000 * spent[best] / CALLS, "times": spent[used] / spent[best]})  # fmt: skip
+        rows.append({"convolution": name, "tile": used, "ms": 1000 * spent[used] / STARTS[of], "best": best,
+                     "best ms": 1000 * spent[best] / STARTS[of], "times": spent[used] / spent[best]})  # fmt: skip
     now, could = (sum(row[name] for row in rows) for name in ("ms", "best ms"))
     report(
         f"tiles_{of}_{side}", CLAIM, rows, f"All of them take {now:.2f} ms, with the best tiles {could:.2f} ms.", given

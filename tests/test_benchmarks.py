@@ -61,10 +61,9 @@ def test_another_tile_covers_what_the_tile_in_use_covers(script, monkeypatch, of
     assert len(found) == count
     for call in found.values():
         assert call.using(call.tile) == call
-        wide = dict(zip(call.kernel.arg_names, call.arguments, strict=True))
-        columns = wide["CIN" if call.name == "strided_back" else "COUT"]
+        columns = call.channels
         programs = call.grid[0] // math.ceil(columns / call.tile.columns)
-        for tile in tiles.others(call):
+        for tile in tiles.others(call, of):
             other = call.using(tile)
             assert other.tile == tile
             assert other.grid[0] // math.ceil(columns / tile.columns) * tile.rows >= programs * call.tile.rows

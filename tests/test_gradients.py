@@ -356,6 +356,55 @@ def test_without_a_gpu_nothing_is_recorded():
     assert not recorder.recordings
 
 
+class Replaying(Recorder):
+    """As on a GPU, but for the graph: what was recorded is the function and the tensors that it was given."""
+
+    def record(self, found, function, given):
+        found.inputs = [tensor.clone() for tensor in given]
+        found.sources = [(tensor, tensor._version) for tensor in given]
+        found.outputs = tuple(torch.empty_like(each) for each in function(*found.inputs))
+
+        class Graph:
+            def replay(self):
+                for place, now in zip(found.outputs, function(*found.inputs), strict=True):
+                    place.copy_(now)
+
+        found.graph = Graph()
+
+
+def test_a_tensor_that_was_written_to_since_is_read_again():
+    recorder, x, y = Replaying(torch.device("cpu"), Constants()), torch.ones(2), torch.ones(2)
+    recorder.active = True
+    for number in range(6):
+        x.fill_(number)
+        (found,) = recorder("sum", lambda a, b: (a + b,), x, y)
+        assert found.tolist() == [number + 1] * 2
+    assert recorder.recordings["sum"].graph is not None
+
+
+def test_a_state_that_is_loaded_ends_what_was_recorded():
+    learner = GEM(4, (3, 12, 12), task_classes=[(0, 1), (2, 3)])
+    learner.engine.recorder.recordings["old"] = None
+    learner.load_state_dict(learner.state_dict())
+    assert learner.engine.recorder.recordings == {}
+
+
+@needs_triton
+def test_a_network_that_has_diverged_shows_it(narrow):
+    """The kernels' ReLU lets NaN pass, as torch's does."""
+    from samc.gradients.fold import Folding, Steady
+
+    net = model().to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        net.stem[0].weight.fill_(torch.nan)
+    engine, now = Engine(net), batch(0, 3, 1, 9)
+    engine.folding = Folding(net, Constants())
+    assert engine.folded((3,), 0, *engine.joined([now]))[1].isnan().all()
+    net.eval()
+    with torch.no_grad():
+        assert net.features(now.x, Steady(engine.folding, now.x)).isnan().all()
+
+
 @pytest.mark.parametrize("kind", [GEM, SAMC])
 def test_sampled_constraints_look_at_so_many_tasks(kind):
     shape, classes = (3, 12, 12), [(2 * t, 2 * t + 1) for t in range(6)]

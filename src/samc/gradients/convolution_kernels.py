@@ -104,7 +104,7 @@ def forward_kernel(
         if BESIDE:
             total += tl.load(beside + place, mask=inside_y, other=0.0)
         if RECTIFY:
-            total = tl.maximum(total, 0.0)
+            total = tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL)
     tl.store(y + place, total, mask=inside_y)
 
 

@@ -37,7 +37,7 @@ class Recording:
     calls: int = 0
     graph: Any = None
     inputs: list[Tensor] = field(default_factory=list)
-    sources: list[Tensor] = field(default_factory=list)
+    sources: list[tuple[Tensor, int]] = field(default_factory=list)
     outputs: tuple[Tensor, ...] = ()
     constants: tuple[dict[Hashable, Any], ...] = ()
 
@@ -68,16 +68,16 @@ class Recorder:
             return function(*given)
         if found.graph is None:
             self.record(found, function, given)
-        for place, (mine, last, now) in enumerate(zip(found.inputs, found.sources, given, strict=True)):
-            if now is not last:
+        for place, (mine, (last, version), now) in enumerate(zip(found.inputs, found.sources, given, strict=True)):
+            if now is not last or now._version != version:  # another tensor, or written to since
                 mine.copy_(now)
-                found.sources[place] = now
+                found.sources[place] = now, now._version
         found.graph.replay()
         return found.outputs
 
     def record(self, found: Recording, function: Callable[..., tuple[Tensor, ...]], given: tuple[Tensor, ...]) -> None:
         found.inputs = [tensor.clone() for tensor in given]
-        found.sources = list(given)
+        found.sources = [(tensor, tensor._version) for tensor in given]
         found.graph = torch.cuda.CUDAGraph()
         # other threads of this process, which paint or load, may do what a recording must not
         with torch.cuda.graph(found.graph, capture_error_mode="thread_local"):

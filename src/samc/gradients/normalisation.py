@@ -94,7 +94,7 @@ def normalise_kernel(x, beside, y, weight, bias, mean, variance, deviation, part
         if has_beside:
             value += tl.load(beside + where, mask=inside, other=0.0).to(tl.float32)
         if rectify:
-            value = tl.maximum(value, 0.0)
+            value = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL)  # who has diverged is to see it
         tl.store(y + where, value, mask=inside)
 
 

@@ -183,9 +183,8 @@ class NetworkLearner:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that is needed to go on, in the middle of a task too."""
-        model = copy.deepcopy(self.model.state_dict())  # a copy: what is handed out must not go on learning
         return {
-            "model": model,
+            "model": copy.deepcopy(self.model.state_dict()),  # what is handed out must not go on learning
             "task": self.current_task,
             "declared": sorted(self.declared),
             "random": self.random.get_state(),
@@ -193,6 +192,7 @@ class NetworkLearner:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.engine.recorder.recordings.clear()  # what they point at may lie elsewhere now
         self.model.load_state_dict(state["model"])
         self.current_task = state["task"]
         self.declared = set(state["declared"])

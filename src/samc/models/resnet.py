@@ -118,6 +118,4 @@ class ReducedResNet18(nn.Module):
         return {"task_classes": self.task_classes}
 
     def set_extra_state(self, state: dict) -> None:
-        before, self.task_classes, self.table = self.task_classes, dict(state["task_classes"]), None
-        # a recording may know where a tensor of classes lies: it stays there while they stay the same
-        self.ordered = {t: there for t, there in self.ordered.items() if self.task_classes.get(t) == before.get(t)}
+        self.task_classes, self.table, self.ordered = dict(state["task_classes"]), None, {}
