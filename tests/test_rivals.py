@@ -2,7 +2,6 @@
 
 import copy
 import math
-from collections import Counter
 from functools import partial
 
 import numpy as np
@@ -10,8 +9,6 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 import samc.learners.gem
 from samc.errors import ConfigError
@@ -25,7 +22,7 @@ from samc.memory.episodes import clusters, keep
 from samc.models import EnergyNetwork
 from samc.projection import project
 from test_learners import SHAPE, TASKS, learner, parameters
-from toys import coloured_squares, random_batch
+from toys import Replaying, coloured_squares, random_batch
 
 
 class TwoParameters(nn.Module):
@@ -472,49 +469,6 @@ def test_eec_begins_with_a_fresh_autoencoder_for_every_task():
         assert torch.equal(value, second.state_dict()[name])
 
 
-class Tape(TorchDispatchMode):
-    """What a function does, as a GPU's graph knows it: kernels, and the tensors that they read and write."""
-
-    def __init__(self):
-        super().__init__()
-        self.kernels = []
-
-    def __torch_dispatch__(self, kernel, types, args=(), kwargs=None):
-        found = kernel(*args, **(kwargs or {}))
-        self.kernels.append((kernel, args, kwargs or {}, found))
-        return found
-
-    @torch.no_grad()
-    def replay(self):
-        for kernel, args, kwargs, found in self.kernels:
-            for place, value in zip(tree_leaves(found), tree_leaves(kernel(*args, **kwargs)), strict=True):
-                # where it lies elsewhere it is neither a view nor written in place
-                if isinstance(place, torch.Tensor) and place.data_ptr() != value.data_ptr():
-                    place.copy_(value)
-
-
-class Replaying:
-    """A recorder that works as on a GPU: from the fourth call with an equal key on, nothing of Python is asked."""
-
-    def __init__(self):
-        self.calls, self.recordings = Counter(), {}
-
-    def __call__(self, key, function, *given):
-        self.calls[key] += 1
-        if self.calls[key] <= 2:
-            return function(*given)
-        if key not in self.recordings:
-            inputs = [tensor.clone() for tensor in given]
-            with Tape() as tape:
-                self.recordings[key] = tape, inputs, function(*inputs)
-            return self.recordings[key][-1]
-        tape, inputs, outputs = self.recordings[key]
-        for mine, now in zip(inputs, given, strict=True):
-            mine.copy_(now)
-        tape.replay()
-        return outputs
-
-
 @pytest.mark.parametrize(
     ("name", "settings", "replayed"),
     [
@@ -541,8 +495,8 @@ def test_a_step_that_was_recorded_is_the_same_step(name, settings, replayed):
     if name == "eec":
         for task in range(3):
             assert torch.equal(*(each.paint(task, torch.Generator().manual_seed(0)).x for each in losses))
-    assert sum(recorder.calls[key] - 3 for key in recorder.recordings) == replayed
-    kernels = {kernel._schema.name for tape, _, _ in recorder.recordings.values() for kernel, *_ in tape.kernels}
+    assert sum(tape.replays for tape in recorder.tapes) == replayed
+    kernels = {kernel._schema.name for tape in recorder.tapes for kernel, *_ in tape.kernels}
     assert len(kernels) > 20
     # what waits for the device or sends something there; on a GPU that must repeat itself, a scattered sum does too
     forbidden = ("_local_scalar_dense", "lift_fresh", "scatter_add", "scatter_add_")

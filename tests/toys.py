@@ -5,7 +5,10 @@ import importlib.util
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
+from samc.gradients.graph import Constants, Recorder
 from samc.streams.base import Dataset, Stream, split
 
 needs_triton = pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="triton is not installed")
@@ -36,3 +39,38 @@ def random_batch(count: int, shape=(3, 12, 12), classes=(0, 1), seed: int = 0):
     x = torch.randint(0, 256, (count, *shape), generator=random, dtype=torch.uint8)
     y = torch.tensor(classes)[torch.randint(0, len(classes), (count,), generator=random)]
     return x, y
+
+
+class Tape(TorchDispatchMode):
+    """What a function does, as a GPU's graph knows it: kernels, and the tensors that they read and write."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernels, self.replays = [], -1  # recording it here has done it once
+
+    def __torch_dispatch__(self, kernel, types, args=(), kwargs=None):
+        found = kernel(*args, **(kwargs or {}))
+        self.kernels.append((kernel, args, kwargs or {}, found))
+        return found
+
+    @torch.no_grad()
+    def replay(self):
+        self.replays += 1
+        for kernel, args, kwargs, found in self.kernels if self.replays else ():
+            for place, value in zip(tree_leaves(found), tree_leaves(kernel(*args, **kwargs)), strict=True):
+                # where it lies elsewhere it is neither a view nor written in place
+                if isinstance(place, torch.Tensor) and place.data_ptr() != value.data_ptr():
+                    place.copy_(value)
+
+
+class Replaying(Recorder):
+    """A recorder that records here as on a GPU: what is replayed asks nothing of Python."""
+
+    def __init__(self):
+        super().__init__(torch.device("cpu"), Constants())
+        self.active, self.tapes = True, []
+
+    def capture(self, function, inputs):
+        self.tapes.append(Tape())
+        with self.tapes[-1] as tape:
+            return tape, function(*inputs)

@@ -78,8 +78,12 @@ class Recorder:
     def record(self, found: Recording, function: Callable[..., tuple[Tensor, ...]], given: tuple[Tensor, ...]) -> None:
         found.inputs = [tensor.clone() for tensor in given]
         found.sources = [(tensor, tensor._version) for tensor in given]
-        found.graph = torch.cuda.CUDAGraph()
-        # other threads of this process, which paint or load, may do what a recording must not
-        with torch.cuda.graph(found.graph, capture_error_mode="thread_local"):
-            found.outputs = function(*found.inputs)
+        found.graph, found.outputs = self.capture(function, found.inputs)
         found.constants = self.constants.young, self.constants.old
+
+    def capture(self, function: Callable[..., tuple[Tensor, ...]], inputs: list[Tensor]) -> tuple[Any, tuple]:
+        """The function's kernels on these inputs, and where they leave what it returns."""
+        graph = torch.cuda.CUDAGraph()
+        # other threads of this process, which paint or load, may do what a recording must not
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            return graph, function(*inputs)
