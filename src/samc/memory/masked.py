@@ -38,7 +38,8 @@ class Masked:
     def encode(self, images: UInt8[np.ndarray, "b c h w"], kept: Selection) -> list[bytes]:
         blobs = []
         for row, image in enumerate(images):
-            colours = image[:, kept.masks[row]]
+            # taking by place is twice as fast as by mask
+            colours = image.reshape(len(image), -1).take(np.flatnonzero(kept.masks[row]), 1)
             blobs.append(self.mask_bytes(kept, row) + (deflated(colours) if self.deflate else colours.tobytes()))
         return blobs
 
@@ -102,7 +103,7 @@ class Coordinates(Masked):
         return self.row_type.itemsize + self.column_type.itemsize
 
     def mask_bytes(self, kept: Selection, row: int) -> bytes:
-        rows, columns = np.nonzero(kept.masks[row])
+        rows, columns = np.divmod(np.flatnonzero(kept.masks[row]), self.image_shape[2])
         return rows.astype(self.row_type).tobytes() + columns.astype(self.column_type).tobytes()
 
     def read_mask(self, blob: bytes) -> tuple[Bool[np.ndarray, "h w"], int]:
