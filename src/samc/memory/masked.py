@@ -38,7 +38,7 @@ class Masked:
     def encode(self, images: UInt8[np.ndarray, "b c h w"], kept: Selection) -> list[bytes]:
         blobs = []
         for row, image in enumerate(images):
-            # taking by place is twice as fast as by mask
+            # taking by place is faster than by mask
             colours = image.reshape(len(image), -1).take(np.flatnonzero(kept.masks[row]), 1)
             blobs.append(self.mask_bytes(kept, row) + (deflated(colours) if self.deflate else colours.tobytes()))
         return blobs
