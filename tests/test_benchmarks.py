@@ -82,3 +82,23 @@ def test_without_avalanche_one_line_says_so(script, tmp_path, capsys, monkeypatc
     script("against_avalanche").main(["--quick", "--device", "cpu", "--results", str(tmp_path)])
     assert "pip install avalanche-lib" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_of_encoding_is_not_hidden_is_what_gem_does_not_have_in_no_phase(script, tmp_path, capsys):
+    folder = FOLDER.parent / "results" / "split-cifar100-fast"
+    given = ["--device", "cpu", "--results", str(tmp_path), "--record", str(folder / "samc" / "record.json")]
+    script("phases").main([*given, "--beside", str(folder / "gem" / "record.json")])
+    result = json.loads((tmp_path / "phases-nvidia-h200.json").read_text())
+    seconds = {row["phase"]: row["seconds"] for row in result["rows"]}
+    spent = {}
+    for model in ("gem", "samc"):
+        spent[model] = json.loads((folder / model / "record.json").read_text())["seconds"]
+        spent[model]["no phase"] = 2 * spent[model]["total"] - sum(spent[model].values()) + spent[model]["encoding"]
+    assert seconds["encoding, not hidden"] == pytest.approx(spent["samc"]["no phase"] - spent["gem"]["no phase"])
+    own = spent["samc"]["saliency"] + spent["samc"]["completion"] + seconds["encoding, not hidden"]
+    assert seconds["all but autoencoder"] == pytest.approx(own)
+    assert result["found"] in capsys.readouterr().out
+    kept = json.loads((FOLDER / "results" / "phases-nvidia-h200.json").read_text())
+    assert result["rows"] == kept["rows"]
+    with pytest.raises(SystemExit, match="not of GEM"):
+        script("phases").main([*given, "--beside", str(folder / "samc" / "record.json")])

@@ -212,6 +212,14 @@ def test_a_row_stands_beside_the_papers(tmp_path):
     assert rows["samc"]["paper_acc_mean"] == "56.16"
 
 
+def test_an_interval_of_two_seeds_ends_where_the_scale_does(tmp_path):
+    item, found = small_table({"gem": [0.5, 0.9]})
+    publish(item, found, tmp_path, {})
+    *_, gem = table(tmp_path / "table1.md")
+    assert gem[2:4] == ["**70.00 ± 28.28**", "0.00 to 100.00"]
+    assert gem[8] == "−10.00 to −10.00"
+
+
 def test_accounts_may_differ_and_are_named_other_terms_may_not(tmp_path):
     item, found = small_table({"gem": [0.5], "samc": [0.6]})
     first, second = found
