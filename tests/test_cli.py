@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -207,6 +208,18 @@ def test_report_shows_runs_side_by_side(samc):
     assert "| samc | 0, 1 |" in out
     assert samc("report", "runs")[0] == 0
     assert refused(samc("report", "nowhere"), "nowhere holds no record.json")
+
+
+def test_a_drawn_report_cuts_no_number_short_in_eighty_columns(samc, monkeypatch):
+    folder = Path(__file__).parent.parent / "results" / "split-synthetic"
+    _, _, header, _, *rows = samc("report", folder, "--markdown")[1].strip().splitlines()
+    monkeypatch.setenv("COLUMNS", "80")
+    code, drawn, err = samc("report", folder)
+    assert (code, err) == (0, "")
+    assert max(map(len, drawn.splitlines())) <= 80
+    words = drawn.split()
+    for line in (header, *rows):
+        assert all(word in words for word in line.replace("|", " ").split()), line
 
 
 @pytest.mark.parametrize("name", LEARNERS)

@@ -10,7 +10,8 @@ import samc
 from samc.errors import DataError
 from samc.learners import LEARNERS
 from samc.protocol import run
-from samc.report.comparison import Row, find, markdown, spread, tables
+from samc.report.comparison import Row, find, markdown, shown, tables
+from samc.report.spread import Spread
 from toys import coloured_squares
 
 ROOT = Path(samc.__file__).parents[2]
@@ -50,7 +51,7 @@ def test_other_terms_are_another_table(record):
 
 def test_just_learnt_is_the_diagonal(record):
     made = replace(record, accuracy_matrix=[[0.0, 0.0], [0.5, 0.1], [0.2, 0.9]])
-    assert Row("gem", (made,)).mean("just learnt") == pytest.approx(70)
+    assert Row("gem", (made,)).over_seeds("just learnt").mean == pytest.approx(70)
 
 
 def test_of_two_equal_runs_the_later_counts_and_another_machine_is_another_row(record):
@@ -72,9 +73,9 @@ def test_a_run_from_python_can_be_reported(tmp_path):
     assert row.cells()[:2] == ["gem", "3"]
 
 
-def test_spread():
-    assert spread([1.0]) == "1.0"
-    assert spread([-1.0, -3.0], "+") == f"-2.0 ± {statistics.stdev([1, 3]):.1f}"
+def test_a_mean_is_shown_with_its_deviation_where_there_is_one():
+    assert shown(Spread((1.0,))) == "1.0"
+    assert shown(Spread((-1.0, -3.0)), "+") == f"−2.0 ± {statistics.stdev([1, 3]):.1f}"
 
 
 def test_a_folder_without_runs(tmp_path):
@@ -99,16 +100,16 @@ def shown_and_made(page, folder):
     ],
 )
 def test_tables_of_the_documents_are_made_from_their_records(page, folder):
-    shown, rows = shown_and_made(page, folder)
-    assert shown == markdown(rows)
+    printed, rows = shown_and_made(page, folder)
+    assert printed == markdown(rows)
 
 
 def test_on_the_embedded_stream_every_method_learns_replay_helps_and_joint_is_the_ceiling():
     _, rows = shown_and_made("methods.md", "split-synthetic")
     assert sorted(row.method for row in rows) == sorted(LEARNERS)
-    acc = {row.method: row.mean("acc") for row in rows}
+    acc = {row.method: row.over_seeds("acc").mean for row in rows}
     assert all(len(row.records) == 3 for row in rows)
-    assert all(row.mean("just learnt") >= 25 + 15 for row in rows)
+    assert all(row.over_seeds("just learnt").mean >= 25 + 15 for row in rows)
     replaying = ("icarl", "gem", "agem", "er", "mer", "eec", "samc")
     assert all(acc[method] > acc["finetune"] for method in replaying), acc
     assert all(acc["joint"] > acc[method] for method in acc if method != "joint"), acc

@@ -1,9 +1,10 @@
 """`samc models`, `samc report`, `samc results`, `samc compare`: what there is to run, and what has been run."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -13,6 +14,11 @@ from samc.record import RunRecord
 from samc.report.compare import compare as compared
 from samc.report.comparison import HEADER, find, markdown, tables
 from samc.report.results_page import write
+
+NARROW: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "show_edge": False}
+WRAPPED = ("method", "seeds", "ACC %", "BWT")
+LEAST_WIDTH = 80
+# in it settings and deviations go onto more lines; a number cut short would be another number
 
 
 def models() -> None:
@@ -44,13 +50,20 @@ def report(
       samc report results/split-synthetic --markdown
     """
     console = Console(markup=False)
+    console.width = max(console.width, LEAST_WIDTH)
     for title, rows in tables(find(folder)).items():
         if as_markdown:
             print(f"{title}\n\n{markdown(rows)}\n")
             continue
-        table = Table(title=title, title_justify="left", title_style="bold")
+        table = Table(title=title, title_justify="left", title_style="bold", **NARROW)
         for name in HEADER:
-            table.add_column(name, justify="left" if name == "method" else "right")
+            table.add_column(
+                name if name in WRAPPED else name.replace(" ", "\n"),
+                justify="left" if name == "method" else "right",
+                no_wrap=name not in WRAPPED,
+                overflow="fold",
+                min_width=max(map(len, LEARNERS)) if name == "method" else None,
+            )
         for row in rows:
             table.add_row(*row.cells())
         console.print(table)

@@ -25,7 +25,7 @@ from samc.learners import method
 from samc.memory.file import FILE
 from samc.record import FILE as RECORD
 from samc.record import RunRecord, claimed_folder
-from samc.report.comparison import Row, spread
+from samc.report.comparison import Row, shown
 from samc.report.diagnosis import claims
 from samc.report.table import summary
 
@@ -178,7 +178,7 @@ def show(console: Console, runs: Sequence[Run], seeds: str | None) -> None:
         return
     console.print(summary({str(record.config["seed"]): record for record in records}, f"{stream}, {model}", "seed"))
     row = Row(model, tuple(records))
-    acc, bwt = spread(row.figures("acc")), spread(row.figures("bwt"), "+")
+    acc, bwt = shown(row.over_seeds("acc")), shown(row.over_seeds("bwt"), "+")
     console.print(f"mean ± standard deviation over seeds: ACC {acc} %, BWT {bwt}")
 
 

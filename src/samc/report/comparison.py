@@ -1,7 +1,6 @@
 """Runs side by side: one row a method, mean and deviation over its seeds; only runs on equal terms share a table."""
 
 import json
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +10,8 @@ from samc import metrics
 from samc.errors import DataError
 from samc.record import FILE, RunRecord
 from samc.report.runs import bytes_beside, memory_bytes
+from samc.report.sheet import number, with_deviation
+from samc.report.spread import Spread
 
 HEADER = ("method", "seeds", "ACC %", "BWT", "just learnt %", "bytes of memory", "bytes beside", "images", "seconds")
 
@@ -22,34 +23,30 @@ class Row:
     method: str
     records: tuple[RunRecord, ...]
 
-    def mean(self, figure: str) -> float:
-        return statistics.fmean(self.figures(figure))
-
-    def figures(self, figure: str) -> list[float]:
+    def over_seeds(self, figure: str) -> Spread:
         if figure == "just learnt":
-            return [100 * float(metrics.just_learnt(record.accuracy_matrix).mean()) for record in self.records]
-        return [100 * getattr(record, figure) for record in self.records]
+            return Spread(tuple(100 * float(metrics.just_learnt(each.accuracy_matrix).mean()) for each in self.records))
+        return Spread(tuple(100 * getattr(each, figure) for each in self.records))
 
     def cells(self) -> list[str]:
         first = self.records[0]
-        seconds = statistics.fmean(record.seconds["total"] for record in self.records)
+        seconds = Spread(tuple(record.seconds["total"] for record in self.records))
         return [
             self.method,
             ", ".join(str(record.config.get("seed", "–")) for record in self.records),
-            spread(self.figures("acc")),
-            spread(self.figures("bwt"), "+"),
-            f"{self.mean('just learnt'):.1f}",
-            f"{memory_bytes(first):,}",
-            f"{bytes_beside(first):,}",
-            f"{sum(first.memory['images_per_task']):,}",
-            f"{seconds:.0f}",
+            shown(self.over_seeds("acc")),
+            shown(self.over_seeds("bwt"), "+"),
+            number(self.over_seeds("just learnt").mean, 1),
+            number(memory_bytes(first)),
+            number(bytes_beside(first)),
+            number(sum(first.memory["images_per_task"])),
+            number(seconds.mean),
         ]
 
 
-def spread(figures: Sequence[float], sign: str = "") -> str:
+def shown(values: Spread, sign: str = "") -> str:
     """Mean, and the standard deviation where there is more than one."""
-    mean = f"{statistics.fmean(figures):{sign}.1f}"
-    return f"{mean} ± {statistics.stdev(figures):.1f}" if len(figures) > 1 else mean
+    return with_deviation(values.mean, values.sd, 1, sign)
 
 
 def find(folder: Path) -> list[RunRecord]:
@@ -78,7 +75,7 @@ def tables(records: Sequence[RunRecord]) -> dict[str, list[Row]]:
             ordered = tuple(by_seed[seed] for seed in sorted(by_seed))
             rows.append(Row(ordered[0].config["model"], ordered))
         rows = [replace(row, method=named(row, rows)) for row in rows]
-        found[title(json.loads(terms), len(found))] = sorted(rows, key=lambda row: -row.mean("acc"))
+        found[title(json.loads(terms), len(found))] = sorted(rows, key=lambda row: -row.over_seeds("acc").mean)
     return found
 
 
