@@ -440,3 +440,4 @@ def test_the_page_shows_what_a_shelf_holds_and_names_what_it_does_not(tmp_path):
     assert "(results/threshold.png)" in text  # its threshold of 0.7
     assert "gallery-" not in text
     assert [f"## {name}: " in text for name in ITEMS] == [True] * len(ITEMS)
+    assert "| gem | 2 of 3 | **52.50 ± 0.71** |" in page(shelf, seeds=(2, 3, 7))

@@ -8,6 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from samc.cli.seeds import parse
 from samc.experiments.shelf import Shelf
 from samc.learners import LEARNERS, described
 from samc.record import RunRecord
@@ -73,6 +74,7 @@ def results(
     folder: Annotated[Path, typer.Argument(help="where `samc reproduce` has put its runs")],
     page: Annotated[Path, typer.Option(help="the page to write")] = Path("docs/results.md"),
     quick: Annotated[bool, typer.Option("--quick", help="of quick runs")] = False,
+    seeds: Annotated[str | None, typer.Option(help="those that were asked for, such as 0-9  [default: 0-4]")] = None,
 ) -> None:
     """Write one page with every table and figure that there are runs for, and what has not been run yet.
 
@@ -81,8 +83,10 @@ def results(
       samc results results/paper --page docs/results.md
 
       samc results runs/reproduce --quick --page runs/reproduce/README.md
+
+      samc results runs/reproduce --seeds 0-9 --page runs/reproduce/README.md
     """
-    for path in write(Shelf(folder), page, quick=quick):
+    for path in write(Shelf(folder), page, quick=quick, seeds=None if seeds is None else parse(seeds)):
         print(path)
 
 

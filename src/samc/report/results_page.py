@@ -1,7 +1,7 @@
 """docs/results.md from a shelf of records: every item's tables and figures, their machines, and what is missing."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +31,8 @@ class Account:
     jobs: Mapping[str, RunRecord | None]
 
     @classmethod
-    def of(cls, item: Item, shelf: Shelf, quick: bool) -> "Account":
-        asked = item.jobs(quick=quick)
+    def of(cls, item: Item, shelf: Shelf, quick: bool, seeds: Sequence[int] | None) -> "Account":
+        asked = item.jobs(seeds=seeds, quick=quick)
         found = {key: shelf.find(job) for key, job in asked.items()}
         return cls(item, found, {job.name: found[key] for key, job in asked.items()})
 
@@ -43,9 +43,9 @@ class Account:
         return {key: record for key, record in self.found.items() if key[0] in streams}
 
 
-def page(shelf: Shelf, *, beside: str = "", quick: bool = False) -> str:
+def page(shelf: Shelf, *, beside: str = "", quick: bool = False, seeds: Sequence[int] | None = None) -> str:
     """The page as Markdown; figures are links to the files that `publish` writes, in the folder `beside` it."""
-    accounts = [Account.of(item, shelf, quick) for item in ITEMS.values()]
+    accounts = [Account.of(item, shelf, quick, seeds) for item in ITEMS.values()]
     jobs = {name: record for account in accounts for name, record in account.jobs.items()}
     run = [record for record in jobs.values() if record]
     counted = f"{len(run):,} of {len(jobs):,} runs are here."
@@ -54,19 +54,20 @@ def page(shelf: Shelf, *, beside: str = "", quick: bool = False) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def write(shelf: Shelf, path: Path, *, quick: bool = False) -> list[Path]:
+def write(shelf: Shelf, path: Path, *, quick: bool = False, seeds: Sequence[int] | None = None) -> list[Path]:
     """The tables and figures of all that a shelf holds, beside its records, and the page that shows them."""
     written = []
     for item in ITEMS.values():
-        account = Account.of(item, shelf, quick)
+        account = Account.of(item, shelf, quick, seeds)
         if account.run:
-            written += publish(item, account.run, shelf.folder, pictures_of(item.jobs(quick=quick), shelf))
+            pictures = pictures_of(item.jobs(seeds=seeds, quick=quick), shelf)
+            written += publish(item, account.run, shelf.folder, pictures)
     if not written:
         how = "learn some with: samc reproduce table1 --out FOLDER; quick ones are shown with --quick"
         raise DataError(f"{shelf.folder} holds no run of an item; {how}")
     beside = Path(os.path.relpath(shelf.folder, path.parent)).as_posix()
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, page(shelf, beside=f"{beside}/", quick=quick).encode(), replace=True)
+    write_whole(path, page(shelf, beside=f"{beside}/", quick=quick, seeds=seeds).encode(), replace=True)
     return [*written, path]
 
 
