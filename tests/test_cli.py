@@ -13,6 +13,7 @@ import pytest
 
 from samc.learners import LEARNERS, NetworkLearner
 from samc.memory.file import load as samc_memory
+from samc.version import VERSION
 
 QUICK = ("--dataset", "npz:tiny.npz", "--n-tasks", "2", "--device", "cpu")
 
@@ -65,8 +66,18 @@ def refused(result, *words):
         (("run", "--dataset", "split-mini-imagenet"), ("mini-imagenet is not in", "--data-dir")),
         (("run", "--dataset", "npz:absent.npz"), ("absent.npz is not there",)),
         (("run", "--dataset", "folder:absent"), ("absent/train is not there",)),
-        (("run", "--seed", "-1"), ("--seed is a whole number from 0, got -1",)),
-        (("demo", "--seed", "-1"), ("--seed is a whole number from 0, got -1",)),
+        (("run", "--seed", "-1"), ("--seed is a whole number from 0 to 9223372036854775807, got -1",)),
+        (("demo", "--seed", "-1"), ("--seed is a whole number from 0 to 9223372036854775807, got -1",)),
+        (("run", "--model", "finetune", "--memory-bytes", "abc"), ("memory-bytes is like 30KB/task",)),
+        (("run", "--model", "finetune", "--buffer-size", "-1"), ("buffer-size is at least 1 image a task, got -1",)),
+        (("run", "--codec", ""), ("--codec is empty",)),
+        (("run", "--codec", "gist:webp:20"), ("lacks what is kept above the gist; write gist:webp:20+cam",)),
+        (("run", "--device", ""), ("unknown device ''",)),
+        (("run", "--seeds", "9223372036854775808"), ("of numbers below 2^63",)),
+        (("run", "--foo"), ("No such option: --foo", "see: samc run --help")),
+        (("memory", "show"), ("Missing argument", "see: samc memory show --help")),
+        (("results", ".", "--page", ""), ("--page is the file to write, and . is a folder",)),
+        (("data", "check"), ("no data set is in", "samc data fetch cifar100")),
         (("run", "--lr", "inf"), ("--lr is a finite number",)),
         (("rnu",), ("rnu", "run")),
         (("data", "fetch", "cifar"), ("unknown data set 'cifar'", "did you mean 'cifar1")),
@@ -208,6 +219,39 @@ def test_report_shows_runs_side_by_side(samc):
     assert "| samc | 0, 1 |" in out
     assert samc("report", "runs")[0] == 0
     assert refused(samc("report", "nowhere"), "nowhere holds no record.json")
+
+
+@pytest.mark.parametrize("group", [(), ("memory",), ("data",)])
+def test_a_command_without_its_subcommand_shows_its_help(samc, group):
+    code, out, err = samc(*group)
+    assert (code, err) == (2, "")
+    assert out.startswith(f"Usage: {' '.join(('samc', *group))}")
+    assert "Commands:" in out
+
+
+def test_version(samc):
+    assert samc("--version") == (0, f"{VERSION}\n", "")
+
+
+def test_where_output_knows_no_minus_it_is_a_hyphen():
+    folder = Path(__file__).parent.parent / "results" / "split-synthetic"
+    for encoding in ("ascii", "latin-1", "utf-8"):
+        done = subprocess.run(
+            [sys.executable, "-m", "samc", "report", folder, "--markdown"],
+            env={**os.environ, "PYTHONIOENCODING": encoding}, capture_output=True, check=True
+        )  # fmt: skip
+        out = done.stdout.decode(encoding)
+        assert "?" not in out
+        assert ("−16.1" in out, "-16.1" in out) == ((True, False) if encoding == "utf-8" else (False, True))
+        assert ("+/- 4.0" in out) == (encoding == "ascii")
+
+
+def test_a_narrow_terminal_gets_whole_numbers(samc, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    code, out, _ = samc("run", *QUICK, "--model", "gem", "--out", "here")
+    assert code == 0
+    assert "…" not in out
+    assert "…" not in samc("memory", "info", "here")[1]
 
 
 def test_a_drawn_report_cuts_no_number_short_in_eighty_columns(samc, monkeypatch):

@@ -55,6 +55,9 @@ def test_compare_from_the_command_line(tmp_path, command):
     assert (
         "class_order is of 5 entries in the first, of 1 in the second; epochs is 1 in the first, 2 in the second" in err
     )
+    code, _, err = command("compare", tmp_path / "a", tmp_path)
+    assert code == 2
+    assert f"record.json is not there; name one of its runs, such as {tmp_path / 'a'}" in err
     code, _, err = command("compare", tmp_path / "a", tmp_path / "nothing")
     assert code == 2
-    assert "nothing is not a run's record" in err
+    assert "nothing is not there; give the folder of a run" in err

@@ -1,6 +1,8 @@
 """The audit passes what SAMC leaves and fails whatever was smuggled in; info and show say what is so."""
 
 import json
+import shutil
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -295,13 +297,23 @@ def test_the_tools_on_what_a_run_leaves(samc, tmp_path):
 def test_mistakes_are_one_line_and_exit_2(samc, tmp_path):
     filled("cam", (3, 32, 32))[0].save("memory.samc")
     EpisodicMemory(parse("cam", (3, 32, 32)), 10, Budget(5000)).save("empty.samc")
+    Path("empty").mkdir()
+    Path("runs/seed0").mkdir(parents=True)
+    shutil.copy("memory.samc", "runs/seed0")
     np.savez("floats.npz", x=np.zeros((3, 32, 32, 3)))
     np.savez("others.npz", x=np.zeros((3, 32, 32, 3), np.uint8))
     for arguments, words in (
         (("info", "absent"), "absent is not there"),
         (("info", "floats.npz"), "floats.npz is not a whole memory file"),
         (("audit", "absent"), "absent is not there"),
-        (("audit", "memory.samc", "--against", "absent.npz"), "absent.npz is not there"),
+        (("audit", "memory.samc", "--against", "absent.npz"), "--against absent.npz: no such file; give an npz file"),
+        (("audit", "memory.samc", "--against", "npz:floats.npz"), "floats.npz: x is uint8"),
+        (
+            ("audit", "memory.samc", "--against", "split-cifar"),
+            "or one of split-synthetic, split-cifar10",
+        ),
+        (("info", "empty"), "empty holds no memory.samc; name the folder of a run"),
+        (("info", "runs"), "runs holds no memory.samc; name runs/seed0"),
         (("audit", "memory.samc", "--against", "floats.npz"), "x is uint8 (n, height, width, 1 or 3), got float64"),
         (("audit", "memory.samc", "--against", "others.npz"), "none of the images in memory.samc is among"),
         (("show", "empty.samc", "--out", "a.png"), "empty.samc remembers no image"),

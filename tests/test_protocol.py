@@ -129,7 +129,7 @@ def test_what_is_no_record_is_refused(tmp_path):
     (tmp_path / "record.json").write_text('{"acc": 1}')
     with pytest.raises(DataError, match=r"record\.json is not a run's record"):
         RunRecord.load(tmp_path)
-    with pytest.raises(DataError, match="is not a run's record"):
+    with pytest.raises(DataError, match="absent is not there; give the folder of a run"):
         RunRecord.load(tmp_path / "absent")
 
 
@@ -149,6 +149,33 @@ def test_a_record_that_lacks_what_tables_need_is_refused(part, name, tmp_path):
     path.write_text(json.dumps(content))
     with pytest.raises(DataError, match="is not a run's record"):
         RunRecord.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("acc", None, "a figure is no number"),
+        ("bwt", "much", "a figure is no number"),
+        ("accuracy_matrix", None, "accuracy_matrix is no list of rows"),
+        ("accuracy_matrix", [[0.5], [0.5], [0.5]], "accuracy_matrix has not a row for each task"),
+        ("accuracy_matrix", [["much"], [0.5]], "a figure is no number"),
+        ("first_task_curve", 1, "first_task_curve or images_per_task is no list"),
+        ("device", None, "device holds no names and values"),
+        ("device", {}, "device has no name"),
+    ],
+)
+def test_a_record_with_values_that_cannot_be_is_refused(name, value, why, tmp_path):
+    path = small_run().save(tmp_path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
+    with pytest.raises(DataError, match=why):
+        RunRecord.load(path)
+
+
+@pytest.mark.parametrize("text", ["", "[" * 100_000, "[]", "3", "{}", "\x00"])
+def test_a_file_that_is_nothing_like_a_record_is_refused(text, tmp_path):
+    (tmp_path / "record.json").write_text(text)
+    with pytest.raises(DataError, match=r"record\.json is not a run's record .*; remove it or put the right one there"):
+        RunRecord.load(tmp_path)
 
 
 def test_a_full_disk_costs_no_data(tmp_path, monkeypatch):

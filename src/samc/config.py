@@ -10,6 +10,9 @@ import yaml
 
 from samc.errors import ConfigError, unknown
 
+LARGEST_IMAGE = 1024
+# a side that a network of this kind could still take; far beyond it images alone would fill the machine
+
 
 def setting(default: Any, meaning: str, choices: tuple[str, ...] = ()) -> Any:
     """A field with its meaning beside it; the command line shows both."""
@@ -41,7 +44,9 @@ class RunConfig:
     buffer_size: int = setting(10, "memory of each task: the bytes of so many whole images")
     memory_bytes: str | None = setting(None, "the budget in bytes instead: 30KB/task, or 600KB for all tasks together")
     codec: str | None = setting(
-        None, "how images are kept: raw, jpeg:Q, webp:Q, coo, bitmask, cam, cam+deflate, gist:webp:Q+cam"
+        None,
+        "how images are kept, Q a quality: raw, jpeg:Q, webp:Q, thumb:N; for samc coo, bitmask or cam, each also with "
+        "+deflate, gist:jpeg:Q or gist:webp:Q before +cam, focus:jpeg:Q, focus:webp:Q",
     )
     keeps: str | None = setting(
         None, "what a full memory holds of a task, instead of what the method does by itself", ("newest", "sample")
@@ -87,16 +92,20 @@ class RunConfig:
             value, choices = getattr(self, item.name), item.metadata["choices"]
             if choices and value is not None and value not in choices:
                 raise unknown(flag(item.name), value, choices)
+            if value == "":
+                raise ConfigError(f"{flag(item.name)} is empty; leave it out, or give it a value")
         if not 0 <= self.seed < 2**63:
-            raise ConfigError(f"--seed is a whole number from 0, got {self.seed}")
+            raise ConfigError(f"--seed is a whole number from 0 to {2**63 - 1}, got {self.seed}")
         for item in fields(self):
             name, value = item.name, getattr(self, item.name)
             if isinstance(value, float) and not math.isfinite(value):
                 raise ConfigError(f"{flag(name)} is a finite number, got {value}")
         for name in ("n_epochs", "batch_size", "image_size", "n_tasks", "autoencoder_steps"):
-            value = getattr(self, name)
-            if value is not None and value < (0 if name == "autoencoder_steps" else 1):
-                raise ConfigError(f"{flag(name)} is a positive whole number, got {value}")
+            value, least = getattr(self, name), 0 if name == "autoencoder_steps" else 1
+            if value is not None and value < least:
+                raise ConfigError(f"{flag(name)} is a whole number from {least}, got {value}")
+        if self.image_size is not None and self.image_size > LARGEST_IMAGE:
+            raise ConfigError(f"--image-size is at most {LARGEST_IMAGE:,} pixels a side, got {self.image_size}")
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -25,7 +25,10 @@ NEEDED = {
     "seconds": ("total",),
     "config": ("model", "seed"),
     "fingerprint": ("stream", "class_order", "image_shape", "accounting"),
+    "versions": (),
+    "device": ("name",),
 }
+FIGURES = ("acc", "bwt", "fwt", "forgetting")
 # what tables and figures take for granted in a record that they are given
 
 
@@ -67,18 +70,41 @@ class RunRecord:
     @classmethod
     def load(cls, path: Path) -> "RunRecord":
         """Read a record, given its file or its folder."""
-        path = path / FILE if path.is_dir() else path
+        file = path / FILE if path.is_dir() else path
+        if not file.exists():
+            within = sorted(each.parent for each in path.glob(f"*/{FILE}"))
+            remedy = f"name one of its runs, such as {within[0]}" if within else "give the folder of a run"
+            raise DataError(f"{file} is not there; {remedy}")
         try:
-            content = json.loads(path.read_text())
-            for part, names in NEEDED.items():
-                if absent := [name for name in names if name not in content[part]]:
-                    raise ValueError(f"{part} has no {', '.join(absent)}")
-            known = [item.name for item in fields(cls) if item.default is MISSING or item.name in content]
-            return cls(**{name: content[name] for name in known})
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{path} is not a run's record ({type(error).__name__}: {error}); remove it or put the right one there"
-            ) from None
+            content = json.loads(file.read_text())
+            check(content)
+        except (OSError, ValueError, RecursionError) as error:
+            raise DataError(f"{file} is not a run's record ({error}); remove it or put the right one there") from None
+        return cls(**{item.name: content[item.name] for item in fields(cls) if item.name in content})
+
+
+def check(content: Any) -> None:
+    """Whether a file's content has all that tables and figures take for granted; a ValueError says what it lacks."""
+    if not isinstance(content, dict):
+        raise ValueError("it holds no names and values")
+    if absent := [item.name for item in fields(RunRecord) if item.default is MISSING and item.name not in content]:
+        raise ValueError(f"it has no {', '.join(absent)}")
+    for part, names in NEEDED.items():
+        if not isinstance(content[part], dict):
+            raise ValueError(f"{part} holds no names and values")
+        if absent := [name for name in names if name not in content[part]]:
+            raise ValueError(f"{part} has no {', '.join(absent)}")
+    matrix = content["accuracy_matrix"]
+    if not isinstance(matrix, list) or not matrix or not all(isinstance(row, list) for row in matrix):
+        raise ValueError("accuracy_matrix is no list of rows")
+    if len({len(row) for row in matrix}) != 1 or len(matrix) != len(matrix[0]) + 1:
+        raise ValueError("accuracy_matrix has not a row for each task and one before them")
+    lists = [*matrix, content["first_task_curve"], content["memory"]["images_per_task"]]
+    numbers = [*(content[name] for name in FIGURES), content["seconds"]["total"], content["memory"]["bytes"]]
+    if not all(isinstance(each, list) for each in lists):
+        raise ValueError("first_task_curve or images_per_task is no list")
+    if not all(isinstance(each, int | float) for each in (*numbers, *(value for each in lists for value in each))):
+        raise ValueError("a figure is no number")
 
 
 @contextmanager

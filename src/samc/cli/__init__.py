@@ -5,12 +5,14 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from samc.cli import data, demo, memory, report, reproduce, run
+from samc.cli.drawing import plain_where_needed
 from samc.errors import UserError
+from samc.version import VERSION
 
 INTERRUPTED = 130
 # the exit code of a program that Ctrl-C has stopped
@@ -19,25 +21,25 @@ HELP = """Continual learning in a fixed memory.
 
 Examples:
 
-  samc run                                            SAMC on the embedded stream, no files needed
+  samc run                                       SAMC on the embedded stream
 
-  samc run --model gem --dataset split-cifar100       a rival on real data
+  samc run --model gem --dataset split-cifar100  a rival on real data
 
-  samc data fetch cifar100                            get the official files
+  samc data fetch cifar100                       get the official files
 
-  samc models                                         all methods, one line each
+  samc models                                    all methods, one line each
 
-  samc report runs                                    runs side by side, mean and deviation over seeds
+  samc report runs                               mean and deviation
 
-  samc reproduce table1 --quick                       a table of the paper, here on the embedded stream
+  samc reproduce table1 --quick                  a table of the paper
 
-  samc results results/paper                          all tables and figures that there are runs for, on one page
+  samc results results/paper                     one page of all runs
 
-  samc compare runs/demo/gem runs/demo/samc           two runs in detail, if they are on equal terms
+  samc compare runs/demo/gem runs/demo/samc      two runs in detail
 
-  samc memory info runs/first                         what a run remembers, byte by byte
+  samc memory info runs/first                    what it remembers
 
-  samc demo                                           three methods, one table, one picture
+  samc demo                                      three methods and a picture
 """
 
 
@@ -50,6 +52,7 @@ def app() -> typer.Typer:
         rich_markup_mode=None,
         context_settings={"token_normalize_func": lambda token: token.replace("_", "-")},
     )
+    commands.callback()(samc)
     commands.command("run")(run.command())
     commands.command("demo")(demo.demo)
     commands.command("models")(report.models)
@@ -62,11 +65,26 @@ def app() -> typer.Typer:
     return commands
 
 
+def show_version(asked: bool) -> None:
+    if asked:
+        print(VERSION)
+        raise typer.Exit
+
+
+def samc(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """What stands before a command."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; a mistake that the user can mend is one line and exit code 2."""
+    plain_where_needed()
     try:
         with orderly():
-            result = typer.main.get_command(app())(args=arguments, standalone_mode=False)
+            result = typer.main.get_command(app())(args=arguments, prog_name="samc", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
     except UserError as error:
@@ -77,7 +95,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # typer's own complaints about flags: which class they are depends on its version, what they offer does not
         if not hasattr(error, "format_message"):
             raise
-        fail(f"{error.format_message().rstrip('.')}; see: samc --help", 2)
+        message, context = error.format_message(), getattr(error, "ctx", None)
+        if message.startswith("Usage:"):  # a command without its subcommand
+            print(message)
+            sys.exit(2)
+        fail(f"{message.rstrip('.')}; see: {context.command_path if context else 'samc'} --help", 2)
     if result == INTERRUPTED:  # newer versions of typer return it, older ones raise
         fail("interrupted; nothing half-written is left", INTERRUPTED)
     sys.exit(result if isinstance(result, int) else 0)

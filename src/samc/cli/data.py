@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Column, Table
 
+from samc.cli.drawing import draw
 from samc.errors import DataError, unknown
 from samc.streams import Dataset, cifar, mini_imagenet
 from samc.streams.base import check as check_dataset
@@ -60,7 +61,7 @@ def list_sets(data_dir: DataDir = None) -> None:
         found = find(name, folder)
         table.add_row(name, "\n".join(known.layouts), f"{found.name}/" if found else "no")
     typer.echo(f"in {folder}:")
-    Console().print(table)
+    draw(table)
 
 
 @app.command()
@@ -81,6 +82,8 @@ def check(
     if name is not None and name not in KNOWN:
         raise unknown("data set", name, KNOWN)
     folder = data_folder(data_dir)
+    if name is None and not any(find(each, folder) for each in KNOWN):
+        raise DataError(f"no data set is in {folder}; get one with: samc data fetch cifar100")
     damaged = []
     for each in KNOWN if name is None else [name]:
         if name is None and find(each, folder) is None:

@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from samc.cli.drawing import draw
 from samc.cli.progress import bar, live
 from samc.device import choose
 from samc.errors import OutputError
 from samc.experiments.demo import demo as run_demo
 from samc.record import claimed_folder
-from samc.report.gallery import draw
+from samc.report.gallery import draw as draw_gallery
 from samc.report.table import summary
 
 
@@ -40,8 +41,8 @@ def demo(
             records, remembered = run_demo(seed, where, lambda name: bar(progress, name))
         memory = records["samc"].memory
         budget = f"at most {memory['budget_bytes']:,} bytes of memory a task"
-        console.print(summary(records, f"split-synthetic, seed {seed}, {budget}"))
-        draw(
+        draw(summary(records, f"split-synthetic, seed {seed}, {budget}"))
+        draw_gallery(
             remembered,
             picture,
             f"What SAMC keeps: {sum(memory['images_per_task'])} images in {memory['memory_bytes']:,} bytes",

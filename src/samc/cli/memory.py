@@ -6,15 +6,17 @@ from typing import Annotated
 import numpy as np
 import typer
 from jaxtyping import UInt8
-from rich.console import Console
 from rich.table import Table
 
+from samc.cli.drawing import draw
 from samc.errors import DataError, OutputError
 from samc.memory import EpisodicMemory
 from samc.memory.audit import audit as audit_file
 from samc.memory.file import FILE, container_bytes
 from samc.memory.file import load as load_file
-from samc.report.memory_picture import draw
+from samc.record import FILE as RECORD
+from samc.record import RunRecord
+from samc.report.memory_picture import draw as draw_memory
 from samc.streams import PAPER, open_stream
 from samc.streams.images import read_arrays
 
@@ -43,8 +45,7 @@ def info(file: File) -> None:
     """
     path = located(file)
     memory = load_file(path)
-    for table in (terms(memory, path), parts(memory, container_bytes(path)), tasks(memory)):
-        Console().print(table)
+    draw(terms(memory, path), parts(memory, container_bytes(path)), tasks(memory))
 
 
 @app.command()
@@ -68,7 +69,7 @@ def show(
         raise DataError(f"{file} remembers no image; there is nothing to show")
     if out.suffix.lower() != ".png":
         raise OutputError(f"--out is a picture's name that ends in .png, got {out}")
-    draw(memory, out, per_task=per_task)
+    draw_memory(memory, out, per_task=per_task)
     typer.echo(f"picture: {out}")
 
 
@@ -102,6 +103,12 @@ def audit(
 
 def located(path: Path) -> Path:
     """A run's folder stands for the memory that it left."""
+    if path.is_dir() and not (path / FILE).exists():
+        if (path / RECORD).exists():
+            model = RunRecord.load(path).config["model"]
+            raise DataError(f"the run in {path} left no {FILE}: {model} keeps no images, or it was removed")
+        within = sorted(each.parent for each in path.glob(f"*/{FILE}"))
+        raise DataError(f"{path} holds no {FILE}; name " + (f"{within[0]}" if within else "the folder of a run"))
     return path / FILE if path.is_dir() else path
 
 
@@ -109,7 +116,10 @@ def originals(against: str, data_dir: Path | None, seed: int) -> UInt8[np.ndarra
     """Every training image of a data set, or of the user's own arrays."""
     if against == "split-synthetic" or against in PAPER:
         return np.concatenate([task.x.numpy() for task in open_stream(against, data_dir=data_dir, seed=seed)])
-    path = Path(against)
+    path = Path(against.removeprefix("npz:"))
+    if not path.exists():
+        names = ", ".join(("split-synthetic", *PAPER))
+        raise DataError(f"--against {against}: no such file; give an npz file with x, or one of {names}")
     x = read_arrays(path, needed=("x",))["x"]
     x = x[..., None] if x.ndim == 3 else x
     if x.dtype != np.uint8 or x.ndim != 4 or x.shape[3] not in (1, 3):

@@ -5,10 +5,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from samc.cli.drawing import draw
 from samc.cli.seeds import parse
+from samc.errors import OutputError
 from samc.experiments.shelf import Shelf
 from samc.learners import LEARNERS, described
 from samc.record import RunRecord
@@ -18,8 +19,7 @@ from samc.report.results_page import write
 
 NARROW: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "show_edge": False}
 WRAPPED = ("method", "seeds", "ACC %", "BWT")
-LEAST_WIDTH = 80
-# in it settings and deviations go onto more lines; a number cut short would be another number
+# in 80 columns settings and deviations go onto more lines; a number cut short would be another number
 
 
 def models() -> None:
@@ -50,8 +50,6 @@ def report(
 
       samc report results/split-synthetic --markdown
     """
-    console = Console(markup=False)
-    console.width = max(console.width, LEAST_WIDTH)
     for title, rows in tables(find(folder)).items():
         if as_markdown:
             print(f"{title}\n\n{markdown(rows)}\n")
@@ -67,7 +65,7 @@ def report(
             )
         for row in rows:
             table.add_row(*row.cells())
-        console.print(table)
+        draw(table)
 
 
 def results(
@@ -86,6 +84,8 @@ def results(
 
       samc results runs/reproduce --seeds 0-9 --page runs/reproduce/README.md
     """
+    if page.is_dir():
+        raise OutputError(f"--page is the file to write, and {page} is a folder; give a name such as docs/results.md")
     for path in write(Shelf(folder), page, quick=quick, seeds=None if seeds is None else parse(seeds)):
         print(path)
 

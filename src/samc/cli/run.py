@@ -13,6 +13,7 @@ import torch
 import typer
 from rich.console import Console
 
+from samc.cli.drawing import draw
 from samc.cli.progress import live, row
 from samc.cli.seeds import parse
 from samc.config import RunConfig, flag, resolve
@@ -98,7 +99,11 @@ class Run:
         self.record = outcome.record
         self.record.save(self.folder)
         for name, content in outcome.files.items():
-            write_whole(self.folder / name, content, replace=False)
+            try:
+                write_whole(self.folder / name, content, replace=False)
+            except OSError as error:
+                why = f"cannot write {self.folder / name}: {error.strerror}"
+                raise OutputError(f"{why}; the record is whole, for the memory free some space and run again") from None
 
 
 def execute(
@@ -117,7 +122,7 @@ def execute(
     if seeds is not None and diagnose:
         raise ConfigError("--diagnose takes one seed; give --seed instead of --seeds")
     numbers = (config.seed,) if seeds is None else parse(seeds)
-    where = choose(device or "auto")
+    where = choose("auto" if device is None else device)
     named = f"seed{config.seed}" if seeds is None else f"seeds{seeds.replace(' ', '')}"
     folder = out or Path("runs") / f"{slug(config.dataset)}-{config.model}-{named}-{moment()}"
     runs = [Run(replace(config, seed=seed), folder if seeds is None else folder / f"seed{seed}") for seed in numbers]
@@ -172,11 +177,11 @@ def show(console: Console, runs: Sequence[Run], seeds: str | None) -> None:
         return
     model, stream = records[0].config["model"], records[0].fingerprint["stream"]
     if seeds is None:
-        console.print(summary({model: records[0]}, f"{stream}, seed {records[0].config['seed']}"))
+        draw(summary({model: records[0]}, f"{stream}, seed {records[0].config['seed']}"))
         if records[0].diagnosis is not None:
-            console.print(claims(records[0].diagnosis))
+            draw(claims(records[0].diagnosis))
         return
-    console.print(summary({str(record.config["seed"]): record for record in records}, f"{stream}, {model}", "seed"))
+    draw(summary({str(record.config["seed"]): record for record in records}, f"{stream}, {model}", "seed"))
     row = Row(model, tuple(records))
     acc, bwt = shown(row.over_seeds("acc")), shown(row.over_seeds("bwt"), "+")
     console.print(f"mean ± standard deviation over seeds: ACC {acc} %, BWT {bwt}")

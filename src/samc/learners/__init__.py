@@ -19,6 +19,7 @@ from samc.learners.joint import Joint
 from samc.learners.lwf import LwF
 from samc.learners.mer import MER
 from samc.learners.samc import SAMC
+from samc.memory import budget_of
 from samc.streams.base import Stream
 
 LEARNERS: dict[str, type[NetworkLearner]] = {
@@ -49,6 +50,8 @@ def method(name: str) -> type[NetworkLearner]:
 def build(config: RunConfig, stream: Stream, device: torch.device) -> NetworkLearner:
     """The learner that a config describes, for a stream."""
     kind = method(config.model)
+    # the terms of a comparison make sense for a method without a memory too
+    budget_of(stream.image_shape, stream.num_classes, config.buffer_size, "bytes", config.memory_bytes)
     settings = {ARGUMENTS.get(name, name): getattr(config, name) for name in kind.settings}
     return kind(
         stream.num_classes,

@@ -14,10 +14,9 @@ NAMES = (
     "webp:Q",
     "thumb:N",
     *MASKED,
-    "cam+deflate",
-    "bitmask+deflate",
-    "gist:webp:Q+cam",
-    "focus:webp:Q",
+    *(f"{name}+deflate" for name in MASKED),
+    *(f"gist:{name}:Q+cam" for name in ("jpeg", "webp")),
+    *(f"focus:{name}:Q" for name in ("jpeg", "webp")),
 )
 
 
@@ -28,7 +27,9 @@ def parse(spec: str, image_shape: Shape) -> Codec:
     if spec.startswith("focus:"):
         return Focus(picture(spec.removeprefix("focus:"), image_shape))
     if spec.startswith("gist:"):
-        under, _, over = spec.removeprefix("gist:").partition("+")
+        under, plus, over = spec.removeprefix("gist:").partition("+")
+        if not plus:
+            raise ConfigError(f"codec {spec!r} lacks what is kept above the gist; write {spec}+cam")
         return Gist(picture(under, image_shape), masked(over, image_shape))
     return picture(spec, image_shape) if ":" in spec else masked(spec, image_shape)
 

@@ -1,7 +1,7 @@
 """Runs side by side: one row a method, mean and deviation over its seeds; only runs on equal terms share a table."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,8 @@ def shown(values: Spread, sign: str = "") -> str:
 
 
 def find(folder: Path) -> list[RunRecord]:
-    """Every record in a folder and below it."""
-    paths = sorted(folder.rglob(FILE))
+    """Every record in a folder and below it, or the one that is named."""
+    paths = [folder] if folder.is_file() else sorted(folder.rglob(FILE))
     if not paths:
         raise DataError(f"{folder} holds no {FILE}; name the folder of some runs, such as runs")
     return [RunRecord.load(path) for path in paths]
@@ -75,7 +75,7 @@ def tables(records: Sequence[RunRecord]) -> dict[str, list[Row]]:
             ordered = tuple(by_seed[seed] for seed in sorted(by_seed))
             rows.append(Row(ordered[0].config["model"], ordered))
         rows = [replace(row, method=named(row, rows)) for row in rows]
-        found[title(json.loads(terms), len(found))] = sorted(rows, key=lambda row: -row.over_seeds("acc").mean)
+        found[title(json.loads(terms), found)] = sorted(rows, key=lambda row: -row.over_seeds("acc").mean)
     return found
 
 
@@ -94,12 +94,14 @@ def described(record: RunRecord) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in ("model", "seed", "preset")}
 
 
-def title(terms: dict, number: int) -> str:
+def title(terms: dict[str, Any], taken: Collection[str]) -> str:
+    """What two tables differ in, as far as a line can tell; where it cannot, they are numbered."""
     images = sum(terms["training_images"])
     room = terms.get("memory_bytes") or f"{terms['budget_images']} images a task"
     budget = f"{room}, counted in {terms['accounting']}"
     text = f"{terms['stream']}: {len(terms['class_order'])} tasks, {images:,} training images, budget {budget}"
-    return f"{text} ({number + 1})" if number else text
+    alike = sum(each == text or each.startswith(f"{text} (") for each in taken)
+    return f"{text} ({alike + 1})" if alike else text
 
 
 def markdown(rows: Sequence[Row]) -> str:

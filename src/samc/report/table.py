@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from rich.table import Table
 
 from samc.record import RunRecord
+from samc.report.runs import bytes_beside, memory_bytes
+from samc.report.sheet import number
 
 COLUMNS = ("ACC %", "BWT", "FWT", "bytes of memory", "images", "bytes beside", "seconds")
 
@@ -21,12 +23,12 @@ def summary(records: Mapping[str, RunRecord], title: str, differing: str = "meth
     for name, record in records.items():
         table.add_row(
             name,
-            f"{100 * record.acc:.1f}",
-            f"{100 * record.bwt:+.1f}",
-            f"{100 * record.fwt:+.1f}",
-            f"{record.memory['memory_bytes']:,}",
-            str(sum(record.memory["images_per_task"])),
-            f"{record.memory['bytes'] - record.memory['memory_bytes']:,}",
-            f"{record.seconds['total']:.1f}",
+            number(100 * record.acc, 1),
+            number(100 * record.bwt, 1, "+"),
+            number(100 * record.fwt, 1, "+"),
+            number(memory_bytes(record)),
+            number(sum(record.memory["images_per_task"])),
+            number(bytes_beside(record)),
+            number(record.seconds["total"], 1),
         )
     return table
