@@ -74,8 +74,8 @@ def reproduce(
         names = ", ".join(each.name for each in wanted)
         raise ConfigError(f"no run of {names} is of these --datasets and --models; leave one of them out")
     left = [job for job in asked if shelf.find(job) is None]
-    count = f"{len(asked):,} run{'s' if len(asked) > 1 else ''}"
-    console.print(f"{count}, {len(asked) - len(left):,} of them done, in {out}", soft_wrap=True)
+    everything = f"{len(asked):,} run{'s' if len(asked) > 1 else ''}"
+    console.print(f"{everything}, {len(asked) - len(left):,} of them done, in {out}", soft_wrap=True)
     failures: dict[Job, Exception] = {}
     if left and not dry_run:
         ready = engine_of(engine, jobs, device, data_dir, address, gpus)
