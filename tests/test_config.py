@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from samc.config import SHARED, RunConfig, preset_values, presets, resolve
+from samc.config import SHARED, RunConfig, flag, preset_values, presets, resolve
 from samc.errors import ConfigError
 from samc.learners import LEARNERS
 
@@ -89,3 +89,13 @@ def test_every_paper_stream_has_values_for_every_method():
     for stream in ("split-cifar10", "split-cifar100", "split-mini-imagenet"):
         for method in LEARNERS:
             assert preset_values("auto", stream, method)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("constraints", "mean"), ("reference_precision", "bf16"), ("memory_strength", 1.0)]
+)
+def test_a_setting_of_the_cone_is_refused_where_there_is_none(name, value):
+    given = {"dataset": "split-cifar100", name: value}
+    with pytest.raises(ConfigError, match=f"{flag(name)} does nothing with --replay er; add --replay gem"):
+        resolved(**given)
+    assert getattr(resolved(**given, replay="gem")[0], name) == value

@@ -117,6 +117,10 @@ SHARED = ("model", "dataset", "preset", "seed", "n_tasks", "samples_per_task", "
 # settings that mean something for every method: buffer_size and accounting state the terms of a comparison
 
 
+CONE = ("memory_strength", "constraints", "reference_precision")
+# settings of GEM's cone, which ER's rule goes without
+
+
 def resolve(given: dict[str, Any], used: tuple[str, ...]) -> tuple[RunConfig, dict[str, Any]]:
     """Flags over preset over defaults; returns the config and what the preset contributed.
 
@@ -130,6 +134,9 @@ def resolve(given: dict[str, Any], used: tuple[str, ...]) -> tuple[RunConfig, di
     values = preset_values(base.preset, base.dataset, base.model)
     idle = {item.name: None for item in fields(RunConfig) if item.name not in (*SHARED, *used)}
     config = replace(base, **{**values, **given, **idle})
+    for name in CONE if config.replay == "er" else ():
+        if name in given:
+            raise ConfigError(f"{flag(name)} does nothing with --replay er; add --replay gem, or leave it out")
     return config, {name: value for name, value in values.items() if name not in given}
 
 
