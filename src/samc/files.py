@@ -1,4 +1,4 @@
-"""Files that are written whole, or not at all."""
+"""Files that are written whole, or not at all; and where some lie."""
 
 import os
 import secrets
@@ -39,3 +39,8 @@ def take(path: Path, temporary: Path) -> None:
     except OSError:  # a file system without second names: the name is taken first, empty
         path.touch(exist_ok=False)
         os.replace(temporary, path)
+
+
+def folders_with(name: str, folder: Path) -> list[Path]:
+    """The folders in this one that hold such a file: what a user who named this one may have meant."""
+    return sorted(path.parent for path in folder.glob(f"*/{name}"))

@@ -16,7 +16,7 @@ import numpy
 import torch
 
 from samc.errors import DataError, OutputError
-from samc.files import write_whole
+from samc.files import folders_with, write_whole
 from samc.version import VERSION
 
 FILE = "record.json"
@@ -72,7 +72,7 @@ class RunRecord:
         """Read a record, given its file or its folder."""
         file = path / FILE if path.is_dir() else path
         if not file.exists():
-            within = sorted(each.parent for each in path.glob(f"*/{FILE}"))
+            within = folders_with(FILE, path)
             remedy = f"name one of its runs, such as {within[0]}" if within else "give the folder of a run"
             raise DataError(f"{file} is not there; {remedy}")
         try:

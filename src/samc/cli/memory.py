@@ -10,6 +10,7 @@ from rich.table import Table
 
 from samc.cli.drawing import draw
 from samc.errors import DataError, OutputError
+from samc.files import folders_with
 from samc.memory import EpisodicMemory
 from samc.memory.audit import audit as audit_file
 from samc.memory.file import FILE, container_bytes
@@ -107,8 +108,8 @@ def located(path: Path) -> Path:
         if (path / RECORD).exists():
             model = RunRecord.load(path).config["model"]
             raise DataError(f"the run in {path} left no {FILE}: {model} keeps no images, or it was removed")
-        within = sorted(each.parent for each in path.glob(f"*/{FILE}"))
-        raise DataError(f"{path} holds no {FILE}; name " + (f"{within[0]}" if within else "the folder of a run"))
+        within = folders_with(FILE, path)
+        raise DataError(f"{path} holds no {FILE}; name {within[0] if within else 'the folder of a run'}")
     return path / FILE if path.is_dir() else path
 
 
