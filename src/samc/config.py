@@ -1,10 +1,17 @@
-"""Settings of a run: one frozen dataclass is the command line's flags, the presets' keys and the record's config."""
+"""Settings: a frozen dataclass is a constructor's signature, the flags with their help, the presets' keys and the checks.
 
+Each method has its own (`Settings` in its file); what every run has is `RunConfig`. A default, a range and a meaning stand
+in one `setting(...)` and nowhere else.
+"""
+
+import inspect
 import math
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import Field, asdict, dataclass, field, fields
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
 
@@ -12,153 +19,250 @@ from samc.errors import ConfigError, unknown
 
 LARGEST_IMAGE = 1024
 # a side that a network of this kind could still take; far beyond it images alone would fill the machine
+PRESETS = "presets.yaml"
+ANY_STREAM = "any"
+Group = Literal["what to learn", "memory", "method", "run"]
+Kind = TypeVar("Kind", bound="Settings")
 
 
-def setting(default: Any, meaning: str, choices: tuple[str, ...] = ()) -> Any:
-    """A field with its meaning beside it; the command line shows both."""
+def setting(
+    default: Any,
+    meaning: str,
+    *,
+    choices: tuple[str, ...] = (),
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+    hint: str = "",
+    group: Group = "method",
+) -> Any:
+    """A field with its meaning, its range and what is a good value (`hint`), which the error for another one says."""
     meaning = f"{meaning}: {' or '.join(choices)}" if choices else meaning
-    return field(default=default, metadata={"help": meaning, "choices": choices})
+    bounds = {"least": least, "above": above, "most": most, "below": below}
+    metadata = {"help": meaning, "choices": choices, "bounds": bounds, "hint": hint, "group": group}
+    return field(default=default, metadata=metadata)
 
 
-@dataclass(frozen=True)
-class RunConfig:
-    """Everything that a run's result depends on, but for the files it reads and the machine it runs on."""
+def with_default(kind: type["Settings"], name: str, default: Any) -> Any:
+    """The same setting with another default, for a method that does best with it."""
+    (item,) = (item for item in fields(kind) if item.name == name)
+    return field(default=default, metadata=item.metadata)
 
-    model: str = setting("samc", "the method; samc models lists them")
-    dataset: str = setting(
-        "split-synthetic",
-        "split-synthetic, split-cifar10, split-cifar100, split-mini-imagenet, npz:PATH or folder:PATH",
-    )
-    preset: str = setting("auto", "named values for this stream; auto takes those made for it, none takes none")
-    seed: int = setting(0, "orders the images, starts the network, draws samples")
-    n_tasks: int | None = setting(None, "use the first so many tasks; for your own data, how many to cut it into")
-    samples_per_task: int | None = setting(None, "use so many training images of each task instead of all")
-    class_order: str = setting("natural", "natural, shuffled, or class numbers like 3,1,2")
-    image_size: int | None = setting(None, "resize your own images to this many pixels a side")
-    tested_on: str = setting(
-        "test", "the stream's test images, or a tenth of its training images that is held out", ("test", "held-out")
-    )
-    n_epochs: int = setting(1, "passes over each task's images")
-    batch_size: int = setting(10, "images a step")
-    lr: float | None = setting(0.1, "step size of plain SGD")
-    buffer_size: int = setting(10, "memory of each task: the bytes of so many whole images")
-    memory_bytes: str | None = setting(None, "the budget in bytes instead: 30KB/task, or 600KB for all tasks together")
-    codec: str | None = setting(
-        None,
-        "how images are kept, Q a quality: raw, jpeg:Q, webp:Q, thumb:N; for samc coo, bitmask or cam, each also with "
-        "+deflate, gist:jpeg:Q or gist:webp:Q before +cam, focus:jpeg:Q, focus:webp:Q",
-    )
-    keeps: str | None = setting(
-        None, "what a full memory holds of a task, instead of what the method does by itself", ("newest", "sample")
-    )
-    accounting: str = setting("bytes", "what counts, everything or colours only", ("bytes", "values"))
-    regularization: float | None = setting(
-        1.0, "weight of what holds old tasks: EWC's penalty, LwF's and iCaRL's distillation"
-    )
-    temperature: float | None = setting(2.0, "how much LwF softens the answers that it distils")
-    fisher_images: int | None = setting(100, "images of each task from which EWC estimates what matters")
-    meta_lr: float | None = setting(0.1, "MER's Reptile rate across batches; 1 goes all the way")
-    within_meta_lr: float | None = setting(1.0, "MER's Reptile rate within a batch")
-    meta_batches: int | None = setting(1, "MER's batches, each mixed with memory anew, to a Reptile step")
-    inner_steps: int | None = setting(1, "MER's SGD steps, each on a part, to a batch")
-    encoder_steps: int | None = setting(200, "Adam steps of EEC's autoencoder after each task")
-    encoder_lr: float | None = setting(0.003, "step size of EEC's autoencoder")
-    content_weight: float | None = setting(0.1, "share of the classifier's features in EEC's reconstruction loss")
-    memory_strength: float | None = setting(0.5, "GEM's margin: the least weight of each past task in a projection")
-    constraints: str | None = setting(
-        "all", "past tasks that a step of gem or samc must not harm: all, sampled:K (drawn anew), or their mean"
-    )
-    reference_precision: str | None = setting(
-        "float32", "of past tasks' gradients; the batch's own is float32", ("float32", "bf16")
-    )
-    replay: str | None = setting("gem", "how memory is used", ("gem", "agem", "er"))
-    threshold: float | None = setting(0.7, "a pixel is kept if its saliency in [0, 1] is above this")
-    saliency_target: str | None = setting("label", "class that Grad-CAM explains", ("label", "predicted"))
-    saliency_mode: str | None = setting(
-        "eval", "mode in which Grad-CAM looks; train moves statistics", ("eval", "train")
-    )
-    completion: str | None = setting(
-        "telea+autoencoder",
-        "what fills dropped pixels: zero, telea, navier-stokes, autoencoder, or a rule and it: telea+autoencoder",
-    )
-    autoencoder_output: str | None = setting(
-        "correction", "what the autoencoder paints after a rule", ("whole", "correction")
-    )
-    autoencoder_steps: int | None = setting(100, "SGD steps of the autoencoder after each task")
-    autoencoder_lr: float | None = setting(0.1, "step size of the autoencoder")
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Checked when it is made: types, choices and ranges. A subclass adds fields, and checks of how they fit together."""
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value, choices = getattr(self, item.name), item.metadata["choices"]
-            if choices and value is not None and value not in choices:
-                raise unknown(flag(item.name), value, choices)
-            if value == "":
-                raise ConfigError(f"{flag(item.name)} is empty; leave it out, or give it a value")
-        if not 0 <= self.seed < 2**63:
-            raise ConfigError(f"--seed is a whole number from 0 to {2**63 - 1}, got {self.seed}")
-        for item in fields(self):
-            name, value = item.name, getattr(self, item.name)
-            if isinstance(value, float) and not math.isfinite(value):
-                raise ConfigError(f"{flag(name)} is a finite number, got {value}")
-        for name in ("n_epochs", "batch_size", "image_size", "n_tasks", "autoencoder_steps"):
-            value, least = getattr(self, name), 0 if name == "autoencoder_steps" else 1
-            if value is not None and value < least:
-                raise ConfigError(f"{flag(name)} is a whole number from {least}, got {value}")
-        if self.image_size is not None and self.image_size > LARGEST_IMAGE:
-            raise ConfigError(f"--image-size is at most {LARGEST_IMAGE:,} pixels a side, got {self.image_size}")
+        for item in setting_fields(type(self)):
+            check(item, kinds(type(self))[item.name], getattr(self, item.name))
+
+    def idle(self) -> dict[str, str]:
+        """Settings that do nothing beside the others, and what to do about it; giving one of them is refused."""
+        return {}
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        return tuple(item.name for item in setting_fields(cls))
 
-SHARED = ("model", "dataset", "preset", "seed", "n_tasks", "samples_per_task", "class_order", "image_size", "tested_on",
-          "n_epochs",
-          "batch_size", "buffer_size", "memory_bytes", "accounting")  # fmt: skip
-# settings that mean something for every method: buffer_size and accounting state the terms of a comparison
+    @classmethod
+    def made(cls, given: Mapping[str, Any], method: str, preset: Mapping[str, Any] | None = None) -> Self:
+        """What was given over what a preset says over the defaults; a name that the method does not have is refused."""
+        for name in given:
+            if name not in cls.names():
+                raise ConfigError(f"{method} has no {flag(name)}; it takes {', '.join(map(flag, cls.names()))}")
+        settings = cls(**{**(preset or {}), **given})
+        for name, remedy in settings.idle().items():
+            if name in given:
+                raise ConfigError(f"{flag(name)} does nothing {remedy}")
+        return settings
 
 
-CONE = ("memory_strength", "constraints", "reference_precision")
-# settings of GEM's cone, which ER's rule goes without
+@dataclass(frozen=True, kw_only=True)
+class Terms(Settings):
+    """How much may be kept: the terms of a comparison, which mean something for methods without a memory too."""
+
+    buffer_size: int = setting(
+        10, "memory of each task: the bytes of so many whole images", least=1, hint="the paper uses 10", group="memory"
+    )
+    memory_bytes: str | None = setting(
+        None, "the budget in bytes instead: 30KB/task, or 600KB for all tasks together", group="memory"
+    )
+    accounting: str = setting(
+        "bytes", "what counts, everything or colours only", choices=("bytes", "values"), group="memory"
+    )
 
 
-def resolve(given: dict[str, Any], used: tuple[str, ...]) -> tuple[RunConfig, dict[str, Any]]:
-    """Flags over preset over defaults; returns the config and what the preset contributed.
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(Terms):
+    """Everything that a run's result depends on, but for the files it reads and the machine it runs on.
 
-    `used` names the method's own settings. One that was given and is not among them is refused, and in the config
-    those that the method does not take are None.
+    `settings` are the method's own.
     """
-    base = RunConfig(**{name: value for name, value in given.items() if name in ("model", "dataset", "preset")})
-    for name in given:
-        if name not in (*SHARED, *used):
-            raise ConfigError(f"{base.model} has no {flag(name)}; it takes {', '.join(map(flag, used))}")
+
+    model: str = setting("samc", "the method; samc models lists them", group="what to learn")
+    dataset: str = setting(
+        "split-synthetic",
+        "split-synthetic, split-cifar10, split-cifar100, split-mini-imagenet, npz:PATH or folder:PATH",
+        group="what to learn",
+    )
+    preset: str = setting(
+        "auto", "named values for this stream; auto takes those made for it, none takes none", group="what to learn"
+    )
+    n_tasks: int | None = setting(
+        None, "use the first so many tasks; for your own data, how many to cut it into", least=1, group="what to learn"
+    )
+    samples_per_task: int | None = setting(
+        None,
+        "use so many training images of each task instead of all",
+        least=1,
+        hint="leave it out to use every image",
+        group="what to learn",
+    )
+    class_order: str = setting("natural", "natural, shuffled, or class numbers like 3,1,2", group="what to learn")
+    image_size: int | None = setting(
+        None, "resize your own images to this many pixels per side", least=1, most=LARGEST_IMAGE, group="what to learn"
+    )
+    tested_on: str = setting(
+        "test",
+        "the stream's test images, or a tenth of its training images that is held out",
+        choices=("test", "held-out"),
+        group="what to learn",
+    )
+    n_epochs: int = setting(1, "passes over each task's images", least=1, group="what to learn")
+    batch_size: int = setting(10, "images per step", least=1, group="what to learn")
+    seed: int = setting(
+        0, "orders the images, starts the network, draws samples", least=0, most=2**63 - 1, group="run"
+    )
+    settings: Settings = field(default_factory=Settings)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Flat, as records have it."""
+        own = {item.name: getattr(self, item.name) for item in setting_fields(type(self))}
+        return own | self.settings.as_dict()
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], settings: type[Settings]) -> "RunConfig":
+        """From what a record has; None stands where an older version wrote down what a method does not take."""
+        given = {name: value for name, value in values.items() if value is not None}
+        own, method = ({name: given[name] for name in kind.names() if name in given} for kind in (cls, settings))
+        return cls(**own, settings=settings(**method))
+
+
+def resolve(given: Mapping[str, Any], method: type[Settings]) -> tuple[RunConfig, dict[str, Any]]:
+    """Flags over preset over defaults; returns the config and what the preset contributed."""
+    base = RunConfig(**{name: value for name, value in given.items() if name in RunConfig.names()})
     values = preset_values(base.preset, base.dataset, base.model)
-    idle = {item.name: None for item in fields(RunConfig) if item.name not in (*SHARED, *used)}
-    config = replace(base, **{**values, **given, **idle})
-    for name in CONE if config.replay == "er" else ():
-        if name in given:
-            raise ConfigError(f"{flag(name)} does nothing with --replay er; add --replay gem, or leave it out")
+    terms = {name: value for name, value in values.items() if name in RunConfig.names() and name not in given}
+    own = {name: value for name, value in given.items() if name not in RunConfig.names() or name in method.names()}
+    settings = method.made(own, base.model, {name: value for name, value in values.items() if name in method.names()})
+    config = RunConfig(**{**base_values(base), **terms}, settings=settings)
     return config, {name: value for name, value in values.items() if name not in given}
+
+
+def base_values(config: RunConfig) -> dict[str, Any]:
+    return {item.name: getattr(config, item.name) for item in setting_fields(RunConfig)}
+
+
+def setting_fields(kind: type[Settings]) -> list[Field]:
+    """The fields that are settings, those of a method's bases first."""
+    return [item for item in fields(kind) if "help" in item.metadata]
+
+
+@cache
+def kinds(kind: type[Settings]) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def check(item: Field, kind: Any, value: Any) -> None:
+    """Refuse a value of the wrong type, outside of its choices or its range, with what is right."""
+    name, metadata = flag(item.name).removeprefix("--"), item.metadata
+    hint = f"; {metadata['hint']}" if metadata["hint"] else ""
+    wanted = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    if value is None and NoneType in wanted:
+        return
+    if value == "":
+        raise ConfigError(f"{name} is empty; leave it out, or give it a value")
+    if metadata["choices"]:
+        if value not in metadata["choices"]:
+            raise unknown(name, str(value), metadata["choices"])
+        return
+    numeric = float in wanted or int in wanted
+    if numeric:
+        whole = float not in wanted
+        if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+            raise ConfigError(f"{name} is a {'whole ' if whole else ''}number, got {value!r}{hint}")
+        if not math.isfinite(value) or not within(value, **metadata["bounds"]):
+            raise ConfigError(f"{name} is {described_range(**metadata['bounds'])}, got {value}{hint}")
+    elif not isinstance(value, get_origin(kind) or (str if str in wanted else kind)):
+        raise ConfigError(f"{name} is text, got {value!r}{hint}")
+
+
+def within(value: float, least: float | None, above: float | None, most: float | None, below: float | None) -> bool:
+    low = (least is None or value >= least) and (above is None or value > above)
+    return low and (most is None or value <= most) and (below is None or value < below)
+
+
+def described_range(least: float | None, above: float | None, most: float | None, below: float | None) -> str:
+    low, high = (least if above is None else above), (most if below is None else below)
+    if low is None and high is None:
+        return "a finite number"
+    if high is None:
+        return f"above {low}" if least is None else f"at least {low}"
+    if low is None:
+        return f"at most {high}" if below is None else f"below {high}"
+    return f"in {'[' if above is None else '('}{low}, {high}{']' if below is None else ')'}"
 
 
 def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def signature(settings: type[Settings], leading: Iterable[inspect.Parameter]) -> inspect.Signature:
+    """What a constructor looks like that takes a method's settings by name after some parameters of its own."""
+    hints = kinds(settings)
+    own = [
+        inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=hints[item.name])
+        for item in setting_fields(settings)
+    ]
+    return inspect.Signature([*leading, *own])
+
+
+def described_settings(settings: type[Settings]) -> str:
+    """One line per setting: name, default and meaning."""
+    rows = [(f"{item.name} = {item.default!r}", item.metadata["help"]) for item in setting_fields(settings)]
+    width = max((len(name) for name, _ in rows), default=0)
+    return "\n".join(f"{name:<{width}}  {meaning}" for name, meaning in rows)
+
+
 @cache
 def presets() -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
     """Preset, stream, method, setting: its value, and the grid that it was chosen from."""
-    return yaml.safe_load(files("samc").joinpath("presets.yaml").read_text())
+    return yaml.safe_load(files("samc").joinpath(PRESETS).read_text())
 
 
-def preset_values(preset: str, dataset: str, model: str) -> dict[str, Any]:
-    """What a preset sets for a stream and a method."""
+def preset_values(preset: str, dataset: str | None, model: str) -> dict[str, Any]:
+    """What a preset sets for a method on a stream, or, with None, on any."""
     if preset not in ("auto", "none", *presets()):
         raise unknown("preset", preset, ("auto", "none", *presets()))
-    # the best that was measured, else what the paper gives; a stream has values in one of them or in its own preset
-    order = {"auto": ("best", "paper", "embedded"), "best": ("best", "paper"), "none": ()}.get(preset, (preset,))
+    # what is made for the embedded stream, the best that was measured, else what the paper gives
+    order = {"auto": ("embedded", "best", "paper"), "best": ("best", "paper"), "none": ()}.get(preset, (preset,))
     for name in order:
-        if model in presets()[name].get(dataset, {}):
-            return {setting: entry["value"] for setting, entry in presets()[name][dataset][model].items()}
+        for stream in (dataset, ANY_STREAM):
+            if model in presets()[name].get(stream or ANY_STREAM, {}):
+                entries = presets()[name][stream or ANY_STREAM][model]
+                return {setting: entry["value"] for setting, entry in entries.items()}
     if preset in ("auto", "none") or any(dataset in presets()[name] for name in order):
         return {}
-    raise ConfigError(f"preset {preset!r} has no values for {dataset}; it has {', '.join(presets()[preset])}")
+    where = f"{dataset}; it has {', '.join(presets()[preset])}" if dataset else f"{model} on any stream; name one, such as "
+    raise ConfigError(f"preset {preset!r} has no values for {where}" + ("" if dataset else f"{preset}:split-cifar100"))
+
+
+def named_preset(text: str, model: str) -> dict[str, Any]:
+    """What a constructor's preset sets: paper, or paper:split-cifar10 for the values of one stream."""
+    name, _, stream = text.partition(":")
+    return preset_values(name, stream or None, model)

@@ -1,10 +1,11 @@
 """The methods: one file each, all behind the contract of `base.Learner`."""
 
 import inspect
+from typing import Any
 
 import torch
 
-from samc.config import RunConfig
+from samc.config import RunConfig, resolve
 from samc.errors import unknown
 from samc.learners.agem import AGEM
 from samc.learners.base import Learner, NetworkLearner, StepStats
@@ -37,9 +38,6 @@ LEARNERS: dict[str, type[NetworkLearner]] = {
     "samc": SAMC,
 }
 
-ARGUMENTS = {"buffer_size": "budget_images"}
-# settings whose flag, named as elsewhere in the field, differs from the constructor's word
-
 
 def method(name: str) -> type[NetworkLearner]:
     if name not in LEARNERS:
@@ -47,19 +45,22 @@ def method(name: str) -> type[NetworkLearner]:
     return LEARNERS[name]
 
 
+def configure(given: dict[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
+    """The config of a run from what was given, over preset over defaults; and what the preset contributed."""
+    return resolve(given, method(given.get("model", RunConfig.model)).Settings)
+
+
 def build(config: RunConfig, stream: Stream, device: torch.device) -> NetworkLearner:
     """The learner that a config describes, for a stream."""
-    kind = method(config.model)
     # the terms of a comparison make sense for a method without a memory too
-    budget_of(stream.image_shape, stream.num_classes, config.buffer_size, "bytes", config.memory_bytes)
-    settings = {ARGUMENTS.get(name, name): getattr(config, name) for name in kind.settings}
-    return kind(
+    budget_of(stream.image_shape, stream.num_classes, config.buffer_size, config.accounting, config.memory_bytes)
+    return method(config.model)(
         stream.num_classes,
         stream.image_shape,
         task_classes=stream.task_classes,
         seed=config.seed,
         device=device,
-        **settings,
+        **config.settings.as_dict(),
     )
 
 
@@ -68,4 +69,4 @@ def described(name: str) -> str:
     return (inspect.getdoc(inspect.getmodule(method(name))) or "").splitlines()[0]
 
 
-__all__ = ["ARGUMENTS", "LEARNERS", "Learner", "NetworkLearner", "StepStats", "build", "described", "method"]
+__all__ = ["LEARNERS", "Learner", "NetworkLearner", "StepStats", "build", "configure", "described", "method"]

@@ -1,24 +1,30 @@
 """What every learner is: the contract, and the network, checks and bookkeeping that all methods share."""
 
 import copy
-import math
+import inspect
+import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int64
-from torch import Tensor
+from jaxtyping import Float, Int64, UInt8
+from torch import Tensor, nn
 
-from samc.clock import Clock
+from samc.config import Settings, described_settings, named_preset, setting, setting_fields, signature
+from samc.engine import Batch, Engine
 from samc.errors import ConfigError, DataError
-from samc.gradients import Engine, descend
 from samc.memory import Selection
-from samc.models import ReducedResNet18
-from samc.saliency import eval_mode
+from samc.models import Classifier, Heads, probe
+from samc.models.backbones import build_backbone
+from samc.models.modes import in_mode
+from samc.models.start import seeded
 from samc.streams.base import Task
 
 EVALUATION_BATCH = 512
+SLACK = 1e-3
+# by which normalised images may leave [0, 1] when they are turned back: they were rounded on the way
 
 
 @dataclass(frozen=True)
@@ -49,54 +55,118 @@ class Learner(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
-class NetworkLearner:
-    """A reduced ResNet-18 with one head a task, learnt by plain SGD. Methods add `observe`.
+@dataclass(frozen=True, kw_only=True)
+class NetworkSettings(Settings):
+    """Settings of every method."""
 
-    `settings` are the names of the run settings that a method's constructor takes, `network` is what learns.
-    A task's classes are known from `task_classes`, or from `begin_task`; where neither has named them, a head grows
-    by the labels that its task shows.
+    lr: float = setting(0.1, "step size of plain SGD", above=0, hint="the paper uses 0.1")
+    backbone: str = setting(
+        "reduced-resnet18",
+        "the network: reduced-resnet18, resnet18, mlp, vit-tiny, timm:NAME or package.module:factory",
+        group="what to learn",
+    )
+    weights: str | None = setting(
+        None,
+        "a local file that the network starts from: safetensors, or torch's own of weights only",
+        group="what to learn",
+    )
+
+
+class NetworkLearner:
+    """A network with one head per task, learnt by plain SGD. A method adds its `Settings`, `setup` and `observe`.
+
+    num_classes    how many classes the stream has; left out, heads grow as classes arrive
+    image_shape    channels, height and width
+    model          any nn.Module that turns images into a map (b, d, i, j), tokens (b, n, d) or a vector (b, d)
+    task_classes   the classes of each task, where they are known; else heads grow by the labels that tasks show
+    mean, std      per channel: float images come normalised so, and the network sees them so
+    preset         named values under those that are given: paper, or paper:split-cifar10
     """
 
-    settings: tuple[str, ...] = ("lr",)
-    network: type[ReducedResNet18] = ReducedResNet18
-    reference_precision = "float32"  # a method that lets one choose sets it before the engine is made
+    Settings: ClassVar[type[NetworkSettings]] = NetworkSettings
+    heads: ClassVar[type[Heads]] = Heads
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        leading = list(inspect.signature(NetworkLearner.__init__).parameters.values())[1:-1]
+        cls.__signature__ = signature(cls.Settings, leading)  # type: ignore[attr-defined]
+        cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nSettings:\n{described_settings(cls.Settings)}"
 
     def __init__(
         self,
-        num_classes: int,
-        image_shape: tuple[int, int, int],
+        num_classes: int | None = None,
+        image_shape: tuple[int, int, int] | None = None,
         *,
+        model: nn.Module | None = None,
         task_classes: Sequence[Sequence[int]] = (),
-        lr: float = 0.1,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        preset: str | None = None,
         seed: int = 0,
         device: str | torch.device = "cpu",
+        **settings: Any,
     ):
-        if not 0 < lr < math.inf:
-            raise ConfigError(f"lr is above 0, got {lr}; the paper uses 0.1")
-        self.image_shape = image_shape
-        self.lr = lr
-        self.seed = seed
+        method = type(self).__name__.lower()
+        values = named_preset(preset, method) if preset else {}
+        known = {name: value for name, value in values.items() if name in self.Settings.names()}
+        self.settings: Any = self.Settings.made(settings, method, known)
+        if image_shape is None or len(image_shape) != 3 or min(image_shape) < 1:
+            raise ConfigError(f"image_shape is (channels, height, width), such as (3, 32, 32); got {image_shape}")
+        if model is not None:
+            self.settings = replace(self.settings, backbone=f"{type(model).__module__}:{type(model).__qualname__}")
+        self.num_classes, self.image_shape, self.seed = num_classes, tuple(image_shape), seed
         self.device = torch.device(device)
-        self.clock = Clock(self.device)
         self.random = torch.Generator().manual_seed(seed)
-        self.model = self.network(num_classes, self.image_shape[0], seed).to(self.device)
-        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.engine = Engine(self.model, self.reference_precision)
+        self.mean, self.std = checked_normalisation(mean, std, image_shape[0])
+        self.model = self.built_classifier(model).to(self.device)
+        self.engine = Engine(self.model, getattr(self.settings, "reference_precision", "float32"))
+        self.clock = self.engine.clock
         self.current_task: int | None = None
         self.declared: set[int] = set()
+        self.setup()
         for task, classes in enumerate(task_classes):
             self.declare(task, classes)
 
+    def built_classifier(self, model: nn.Module | None) -> Classifier:
+        with seeded(self.seed):
+            backbone = model
+            if backbone is None:
+                backbone = build_backbone(self.settings.backbone, self.image_shape, weights=self.settings.weights)
+            found = probe(backbone, self.image_shape)
+            heads = self.heads(found.width, self.num_classes, self.seed)
+        normalisation = None if self.mean is None else (self.mean, self.std)
+        classifier = Classifier(backbone, heads, found, normalisation)
+        if not found.channels_first:
+            classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return classifier
+
+    @property
+    def backbone_name(self) -> str:
+        return self.settings.backbone
+
+    def setup(self) -> None:
+        """What a method needs besides settings, network and engine; called once, when those are there."""
+
     def declare(self, task: int, classes: Sequence[int]) -> None:
         """Fix the classes of a task."""
-        self.model.assign(task, classes)
+        self.assign(task, classes)
         self.declared.add(task)
+
+    def assign(self, task: int, classes: Sequence[int]) -> None:
+        before = self.model.heads.num_classes
+        self.model.heads.assign(task, classes)
+        if self.model.heads.num_classes != before:
+            self.grown()
+
+    def grown(self) -> None:
+        """The heads have more classes than before; a method that keeps parameters of old lays them out anew here."""
+        self.engine.refresh()
 
     def begin_task(self, task: Task) -> None:
         self.declare(task.id, task.classes)
-        self.start(task.id)
+        self.begin(task.id)
 
-    def start(self, task: int) -> None:
+    def begin(self, task: int) -> None:
         """A new task begins; methods that replay prepare for it here."""
         self.current_task = task
 
@@ -106,59 +176,85 @@ class NetworkLearner:
     def end_task(self, task: Task) -> None:
         """Nothing to do, unless a method says so."""
 
-    def admit(self, x: Tensor, y: Tensor, task: int) -> tuple[Float[Tensor, "b c h w"], Int64[Tensor, "b"]]:
+    def as_batch(self, x: Any, y: Any, task: int) -> Batch:
         """A batch as the network takes it, or the reason why it cannot be learnt from."""
-        images = self.admit_images(x)
-        if y.shape != (len(x),) or y.is_floating_point():
-            raise DataError(f"labels are one whole number an image; got {y.dtype} {tuple(y.shape)} for {len(x)} images")
-        known = self.model.task_classes.get(task, ())
+        task, images, y = operator.index(task), self.as_images(x), torch.as_tensor(y)
+        if y.shape != (len(images),) or y.is_floating_point():
+            found = f"{y.dtype} {tuple(y.shape)} for {len(images)} images"
+            raise DataError(f"labels are one whole number per image; got {found}")
+        known = self.model.heads.task_classes.get(task, ())
         strange = set(y.tolist()) - set(known)
         if strange and task in self.declared:
             raise DataError(f"labels {sorted(strange)} are not among task {task}'s classes {list(known)}")
         if strange:
-            self.model.assign(task, [*known, *strange])
+            self.assign(task, [*known, *strange])
         if task != self.current_task:
-            self.start(task)
-        return images, y.to(self.device, torch.int64)
+            self.begin(task)
+        return Batch(images, y.to(self.device, torch.int64), task)
 
-    def admit_images(self, x: Tensor) -> Float[Tensor, "b c h w"]:
-        """Images on the device in [0, 1]: uint8 is divided by 255, floats are taken as they are after a look."""
-        if x.ndim != 4 or tuple(x.shape[1:]) != self.image_shape or not len(x):
-            raise DataError(f"images are (batch, {', '.join(map(str, self.image_shape))}); got {tuple(x.shape)}")
+    def as_images(self, x: Any) -> Float[Tensor, "b c h w"]:
+        """Images on the device in [0, 1]: uint8 is divided by 255, normalised ones are turned back, others checked."""
+        x = self.in_order(x)
         if x.dtype == torch.uint8:
             return x.to(self.device).float() / 255
+        return self.in_range(x).to(self.device, torch.float32)
+
+    def as_bytes(self, x: Any) -> UInt8[np.ndarray, "b c h w"]:
+        """Images as the bytes that memory keeps: as they came, or rounded from [0, 1]."""
+        x = self.in_order(x)
+        x = x if x.dtype == torch.uint8 else (self.in_range(x) * 255).round().to(torch.uint8)
+        return x.cpu().numpy()
+
+    def in_order(self, x: Any) -> Tensor:
+        """A tensor of images of the right shape; arrays may have their channels last."""
+        if isinstance(x, np.ndarray):
+            x = torch.from_numpy(x)
+            channels, *size = self.image_shape
+            if tuple(x.shape[1:]) == (*size, channels) != self.image_shape:
+                x = x.permute(0, 3, 1, 2)
+        if not isinstance(x, Tensor) or x.ndim != 4 or tuple(x.shape[1:]) != self.image_shape or not len(x):
+            found = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+            raise DataError(f"images are (batch, {', '.join(map(str, self.image_shape))}); got {found}")
+        return x
+
+    def in_range(self, x: Tensor) -> Tensor:
         if not x.is_floating_point():
             raise DataError(f"images are uint8 from 0 to 255 or floats from 0 to 1; got {x.dtype}")
+        if self.mean is not None:
+            mean, std = (torch.tensor(values, dtype=x.dtype, device=x.device) for values in (self.mean, self.std))
+            x = x * std[:, None, None] + mean[:, None, None]
+            x = torch.where((x > -SLACK) & (x < 1 + SLACK), x.clamp(0, 1), x)
         if not bool(((x >= 0) & (x <= 1)).all()):  # NaN fails every comparison
             kind = "NaN" if bool(x.isnan().any()) else f"{float(x.min()):.3g} to {float(x.max()):.3g}"
-            raise DataError(f"float images are from 0 to 1; got {kind}. Clean the data, or pass uint8")
-        return x.to(self.device, torch.float32)
-
-    def step(self, gradient: Float[Tensor, "p"]) -> None:
-        descend(self.model, gradient, self.lr)
+            after = " after the normalisation was undone" if self.mean is not None else ""
+            remedy = "Clean the data, pass uint8, or say how they were normalised: mean= and std="
+            raise DataError(f"float images are from 0 to 1; got {kind}{after}. {remedy}")
+        return x
 
     @torch.no_grad()
-    def predict(self, x: Tensor, task: int) -> Int64[Tensor, "b"]:
+    def predict(self, x: Any, task: int) -> Int64[Tensor, "b"]:
         """The class of each image, among its task's classes; labels of the stream, on the caller's device."""
-        if task not in self.model.task_classes:
-            raise ConfigError(f"task {task} has not been seen yet; known: {sorted(self.model.task_classes)}")
-        with eval_mode(self.model):
-            parts = [self.scores(self.admit_images(part), task).argmax(1) for part in x.split(EVALUATION_BATCH)]
-        classes = torch.tensor(self.model.task_classes[task], device=self.device)
+        known = self.model.heads.task_classes
+        if task not in known:
+            raise ConfigError(f"task {task} has not been seen yet; known: {sorted(known)}")
+        x = self.in_order(x)
+        with in_mode(self.model, "eval"):
+            parts = [self.scores(self.as_images(part), task).argmax(1) for part in x.split(EVALUATION_BATCH)]
+        classes = torch.tensor(known[task], device=self.device)
         return classes[torch.cat(parts)].to(x.device)
 
     def scores(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
         """How much speaks for each of the task's classes; the highest is predicted."""
-        return self.model.head(self.engine.look(x), task)
+        return self.model.logits(self.engine.features(x), task)
 
     def memory_report(self) -> dict[str, Any]:
         """What is kept of past tasks, for the record: every byte, by part.
 
-        `memory_bytes` of them are the memory that the budget is for, `budget_bytes` a task; the others are what a
+        `memory_bytes` of them are the memory that the budget is for, `budget_bytes` per task; the others are what a
         method keeps besides (old networks, Fisher information, decoders).
         """
-        memory, beside = self.memory_parts(), self.beside_parts()
-        parts = memory | beside
+        memory, extra = self.memory_parts(), self.extra_parts()
+        parts = memory | extra
         return {
             "budget_bytes": 0,
             "bytes": sum(parts.values()),
@@ -173,8 +269,8 @@ class NetworkLearner:
         """Bytes under the budget; none, unless a method says so."""
         return {}
 
-    def beside_parts(self) -> dict[str, int]:
-        """Bytes beside the budget; none, unless a method says so."""
+    def extra_parts(self) -> dict[str, int]:
+        """Bytes besides the budget; none, unless a method says so."""
         return {}
 
     def seconds(self) -> dict[str, float]:
@@ -185,6 +281,7 @@ class NetworkLearner:
         """Everything that is needed to go on, in the middle of a task too."""
         return {
             "model": copy.deepcopy(self.model.state_dict()),  # what is handed out must not go on learning
+            "num_classes": self.model.heads.num_classes,
             "task": self.current_task,
             "declared": sorted(self.declared),
             "random": self.random.get_state(),
@@ -192,9 +289,32 @@ class NetworkLearner:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.engine.recorder.recordings.clear()  # what they point at may lie elsewhere now
+        if self.model.heads.grows and state["num_classes"] > self.model.heads.num_classes:
+            self.model.heads.grow(state["num_classes"])
         self.model.load_state_dict(state["model"])
+        self.engine.refresh()  # what recordings point at may lie elsewhere now
         self.current_task = state["task"]
         self.declared = set(state["declared"])
         self.random.set_state(state["random"])
         self.seed = state["seed"]
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{item.name}={getattr(self.settings, item.name)!r}"
+            for item in setting_fields(self.Settings)
+            if getattr(self.settings, item.name) != item.default
+        ]
+        shape, report = "x".join(map(str, self.image_shape)), self.memory_report()
+        kept = f"{sum(report['images_per_task'])} images, {report['bytes']:,} bytes kept"
+        tasks = f"{len(self.model.heads.task_classes)} tasks, {self.model.heads.num_classes} classes"
+        return f"{type(self).__name__}({shape}, {', '.join([*changed, tasks, kept])})"
+
+
+def checked_normalisation(
+    mean: Sequence[float] | None, std: Sequence[float] | None, channels: int
+) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
+    if mean is None and std is None:
+        return None, None
+    if mean is None or std is None or len(mean) != channels or len(std) != channels or min(std) <= 0:
+        raise ConfigError(f"mean and std come together, {channels} numbers each, std above 0; got {mean} and {std}")
+    return tuple(map(float, mean)), tuple(map(float, std))

@@ -1,8 +1,7 @@
 """Distillation: a frozen copy of the network as it was, and the loss of answering otherwise than it does."""
 
 import copy
-import math
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,81 +9,92 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from samc.errors import ConfigError
-from samc.gradients import Batch, Engine, flat_gradient
-from samc.learners.base import NetworkLearner
-from samc.models import ReducedResNet18
+from samc.config import setting
+from samc.engine import Batch, Engine
+from samc.learners.base import NetworkLearner, NetworkSettings
+from samc.models import Classifier
 
 OUTSIDE = -1e20
-# added to the scores of classes outside a head: their share is exactly 0, and 0·log 0 is 0, not NaN as it is at −∞
+# added to the logits of classes outside a head: their share is exactly 0, and 0·log 0 is 0, not NaN as it is at −∞
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillingSettings(NetworkSettings):
+    """Settings of methods that are taught by an old network."""
+
+    regularization: float = setting(
+        1.0, "weight of the distillation that holds old tasks", least=0, hint="1 is a good start"
+    )
 
 
 def distillation_loss(
     logits: Float[Tensor, "b *heads k"], wanted: Float[Tensor, "b *heads k"], temperature: float
 ) -> Float[Tensor, ""]:
-    """Of softened answers, p' = softmax(logits / T): cross-entropy −Σ p' log p̂', mean over images, sum over heads."""
-    asked = F.softmax(wanted / temperature, dim=-1)
-    return -(asked * F.log_softmax(logits / temperature, dim=-1)).sum() / len(logits)
+    """Of softened outputs, p' = softmax(logits / T): cross-entropy −Σ p' log p̂', mean over images, sum over heads."""
+    probs = F.softmax(wanted / temperature, dim=-1)
+    return -(probs * F.log_softmax(logits / temperature, dim=-1)).sum() / len(logits)
 
 
-def all_answers(
-    model: ReducedResNet18, features: Float[Tensor, "b d i j"], heads: Float[Tensor, "heads n"]
+def all_logits(
+    model: Classifier, features: Float[Tensor, "b ..."], heads: Float[Tensor, "heads n"]
 ) -> Float[Tensor, "b heads n"]:
-    """Every head's logits at once, each among all classes: unlike that of picked columns, the gradient is a sum."""
-    return model.linear(features.mean((2, 3)))[:, None] + heads
+    """Every head's logits at once, each among all classes: unlike that of picked columns, the gradient is a sum.
+
+    Classes that came after the heads' time are left out.
+    """
+    return model.heads.linear(model.pooled(features))[:, None, : heads.shape[1]] + heads
 
 
 class Teacher:
     """The network as it was when the current task began, and which tasks it knew; nothing before there is a past."""
 
     def __init__(self) -> None:
-        self.network: ReducedResNet18 | None = None
+        self.network: Classifier | None = None
         self.tasks: list[int] = []
-        self.number = 0  # of the network: a recording knows where its one lies, not the next one's
+        self.generation = 0  # of the network: what was recorded knows where its one lies, not the next one's
         self.heads: dict[int, Tensor] = {}  # by the task that is learnt meanwhile
 
-    def follow(self, model: ReducedResNet18, learnt: int) -> None:
+    def follow(self, model: Classifier, learnt: int) -> None:
         """Become a copy of the model, which has just learnt a task."""
-        self.network, self.number, self.heads = borrowed(model), self.number + 1, {}
+        self.network, self.generation, self.heads = frozen_copy(model), self.generation + 1, {}
         self.tasks = [*(task for task in self.tasks if task != learnt), learnt]
 
     def gradient(
         self, engine: Engine, batch: Batch, others: list[Batch], weight: float, temperature: float
     ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
         """Of the batch's cross-entropy and, for every old task's head, distillation on all images; and that loss."""
-        engine.model.train()
         x = torch.cat([batch.x, *(other.x for other in others)])
-        classes = len(engine.model.task_classes[batch.task])
-        key = ("distillation", self.number, batch.task, len(x), len(batch.y), classes)
-        function = partial(self.learnt_from, engine.model, batch.task, weight, temperature)
-        gradient, loss = engine.recorder(key, function, x, batch.y, self.old_heads(batch.task, x.device))
-        return gradient, loss.clone()
+        heads = self.old_heads(batch.task, x.device)
+        fixed = {"model": engine.model, "task": batch.task, "weight": weight, "temperature": temperature}
+        return engine.gradient_of(self.loss, x, batch.y, heads, **fixed, generation=self.generation)
 
     def old_heads(self, now: int, device: torch.device) -> Float[Tensor, "heads n"]:
         """0 where a class is in an old task's head as the teacher knew it; sent once, the same tensor at every step."""
         if now not in self.heads:
             old = torch.tensor([task for task in self.tasks if task != now], dtype=torch.int64)
-            known = self.network.choices(old) if self.network else torch.zeros(0, 0, dtype=torch.bool)
+            known = self.network.heads.masks(old) if self.network else torch.zeros(0, 0, dtype=torch.bool)
             self.heads[now] = torch.zeros(known.shape).masked_fill(~known, OUTSIDE).to(device)
         return self.heads[now]
 
-    def learnt_from(
+    def loss(
         self,
-        model: ReducedResNet18,
-        now: int,
-        weight: float,
-        temperature: float,
         x: Tensor,
         y: Tensor,
         heads: Float[Tensor, "heads n"],
-    ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+        *,
+        model: Classifier,
+        task: int,
+        weight: float,
+        temperature: float,
+        generation: int,
+    ) -> Float[Tensor, ""]:
         features = model.features(x)
-        loss = F.cross_entropy(model.head(features[: len(y)], now), model.local(y, now))
+        loss = F.cross_entropy(model.logits(features[: len(y)], task), model.heads.positions(y, task))
         if self.network is not None and len(heads):
             with torch.no_grad():
-                wanted = all_answers(self.network, self.network.features(x), heads)
-            loss = loss + weight * distillation_loss(all_answers(model, features, heads), wanted, temperature)
-        return flat_gradient(model, loss)
+                wanted = all_logits(self.network, self.network.features(x), heads)
+            loss = loss + weight * distillation_loss(all_logits(model, features, heads), wanted, temperature)
+        return loss
 
     @property
     def nbytes(self) -> int:
@@ -92,25 +102,27 @@ class Teacher:
 
     def state_dict(self) -> dict[str, Any]:
         network = copy.deepcopy(self.network.state_dict()) if self.network else None
-        return {"network": network, "tasks": list(self.tasks)}
+        classes = self.network.heads.num_classes if self.network else 0
+        return {"network": network, "num_classes": classes, "tasks": list(self.tasks)}
 
-    def load_state_dict(self, state: dict[str, Any], like: ReducedResNet18) -> None:
-        self.network, self.tasks, self.number, self.heads = None, [], self.number + 1, {}
+    def load_state_dict(self, state: dict[str, Any], like: Classifier) -> None:
+        self.network, self.tasks, self.generation, self.heads = None, [], self.generation + 1, {}
         if state["network"] is not None:
-            self.network = borrowed(like)
+            self.network = frozen_copy(like)
+            self.network.heads.shrink(state["num_classes"])
             self.network.load_state_dict(state["network"])
             self.tasks = list(state["tasks"])
 
 
-def borrowed(model: ReducedResNet18) -> ReducedResNet18:
-    """A frozen copy that normalises by the images it is shown, as the network that it teaches does.
+def frozen_copy(model: Classifier) -> Classifier:
+    """A copy that normalises by the images it is shown, as the network that it teaches does.
 
-    With the old tasks' running statistics instead, its answers to the new task's images are far off, and learning
+    With the old tasks' running statistics instead, its outputs for the new task's images are far off, and learning
     from them is worse than learning from none: docs/methods.md has the figures.
     """
     frozen = copy.deepcopy(model).train().requires_grad_(False)
     for module in frozen.modules():
-        if isinstance(module, nn.BatchNorm2d):
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
             module.momentum = 0.0  # its own statistics stay as they were
     return frozen
 
@@ -118,21 +130,18 @@ def borrowed(model: ReducedResNet18) -> ReducedResNet18:
 class DistillingLearner(NetworkLearner):
     """Keeps the network as it was before the current task, to be taught by it."""
 
-    def __init__(
-        self, num_classes: int, image_shape: tuple[int, int, int], *, regularization: float = 1.0, **others: Any
-    ):
-        super().__init__(num_classes, image_shape, **others)
-        if not 0 <= regularization < math.inf:
-            raise ConfigError(f"regularization is at least 0, got {regularization}; 1 is a good start")
-        self.regularization = regularization
+    Settings = DistillingSettings
+
+    def setup(self) -> None:
+        super().setup()
         self.teacher = Teacher()
 
-    def start(self, task: int) -> None:
+    def begin(self, task: int) -> None:
         if self.current_task not in (None, task):
             self.teacher.follow(self.model, self.current_task)
-        super().start(task)
+        super().begin(task)
 
-    def beside_parts(self) -> dict[str, int]:
+    def extra_parts(self) -> dict[str, int]:
         return {"old network": self.teacher.nbytes}
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,23 +1,21 @@
 """EBM (Li et al. 2020): energies of an image and a class together, pulled apart only between the batch's classes."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from samc.gradients import flat_gradient
 from samc.learners.base import NetworkLearner, StepStats
-from samc.models import EnergyNetwork
+from samc.models import EnergyHeads
 
 
 def contrastive_loss(
     energies: Float[Tensor, "b k"], right: Int64[Tensor, "b"], wrong: Int64[Tensor, "b"]
 ) -> Float[Tensor, ""]:
     """Mean of E(x, y⁺) + log(exp(−E(x, y⁺)) + exp(−E(x, y⁻))): one other class stands for all that are not meant."""
-    # no gather: its slope is a scattered sum, which deterministic torch cannot do in a recording (it sends strides)
+    # no gather: its gradient is a scattered sum, which deterministic torch cannot do in a recording (it sends strides)
     pair = -torch.stack([F.nll_loss(energies, labels, reduction="none") for labels in (right, wrong)], dim=1)
     return (pair[:, 0] + (-pair).logsumexp(1)).mean()
 
@@ -35,23 +33,19 @@ def other_labels(y: Int64[Tensor, "b"], classes: Sequence[int], random: torch.Ge
 class EBM(NetworkLearner):
     """θ ← θ − α·∇ contrastive loss of the energies; classes that are not in the batch are left alone. No memory."""
 
-    network = EnergyNetwork
+    heads = EnergyHeads
 
     def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
-        images, right = self.admit(x, y, task)
-        classes = self.model.task_classes[task]
-        wrong = other_labels(y, classes, self.random).to(self.device)
+        batch = self.as_batch(x, y, task)
+        classes = self.model.heads.task_classes[batch.task]
+        wrong = other_labels(torch.as_tensor(y), classes, self.random).to(self.device)
         with self.clock("current gradient"):
-            self.model.train()
-            key = ("contrast", len(y), task, classes)  # a head may grow
-            g, loss = self.engine.recorder(key, partial(self.contrast, task), images, right, wrong)
-            self.step(g)
-        return StepStats(loss.clone())  # the next step writes over it
+            g, loss = self.engine.gradient_of(self.contrast, batch.x, batch.y, wrong, task=batch.task)
+            self.engine.step(g, self.settings.lr)
+        return StepStats(loss)
 
     def contrast(
-        self, task: int, x: Float[Tensor, "b c h w"], y: Int64[Tensor, "b"], wrong: Int64[Tensor, "b"]
-    ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
-        energies = -self.model(x, task)
-        return flat_gradient(
-            self.model, contrastive_loss(energies, self.model.local(y, task), self.model.local(wrong, task))
-        )
+        self, x: Float[Tensor, "b c h w"], y: Int64[Tensor, "b"], wrong: Int64[Tensor, "b"], *, task: int
+    ) -> Float[Tensor, ""]:
+        energies, heads = -self.model(x, task), self.model.heads
+        return contrastive_loss(energies, heads.positions(y, task), heads.positions(wrong, task))

@@ -1,17 +1,21 @@
 """ER (Chaudhry et al. 2019): each batch is learnt together with as many images from a reservoir of the past."""
 
-from jaxtyping import Float
-from torch import Tensor
+from dataclasses import dataclass
 
-from samc.gradients import Batch
-from samc.learners.rehearsal import RehearsalLearner
+from samc.config import with_default
+from samc.learners import rules
+from samc.learners.rehearsal import MemorySettings, RehearsalLearner
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReservoirSettings(MemorySettings):
+    """Settings of methods whose memory is a uniform sample."""
+
+    keeps: str = with_default(MemorySettings, "keeps", "sample")
 
 
 class ER(RehearsalLearner):
     """θ ← θ − α·∇ mean loss over B ∪ B_M, with B_M drawn uniformly from the memories of past tasks."""
 
-    default_keeps = "sample"
-
-    def replay_rule(self, batch: Batch, memories: list[Batch]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
-        with self.clock("current gradient"):
-            return self.engine.gradient([batch, *self.sample(memories, len(batch.y))])
+    Settings = ReservoirSettings
+    rule = staticmethod(rules.er)

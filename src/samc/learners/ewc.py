@@ -1,78 +1,79 @@
 """EWC (Kirkpatrick et al. 2017): parameters are held where old tasks left them, by how much each task needs them."""
 
-import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call, jacrev, vmap
 
-from samc.errors import ConfigError
-from samc.gradients import Batch, flat_parameters
-from samc.learners.base import NetworkLearner, StepStats
-from samc.saliency import eval_mode
+from samc.config import setting
+from samc.engine import flat_parameters, padded, trainable
+from samc.learners.base import NetworkLearner, NetworkSettings, StepStats
+from samc.models import Classifier
+from samc.models.modes import in_mode
 from samc.streams.base import Task
 
 GRADIENTS = 32
 # held at a time, one for each image and class
 
 
-def fisher(model: nn.Module, x: Float[Tensor, "n c h w"], task: int) -> Float[Tensor, "p"]:
-    """The diagonal of the Fisher information: E_x Σ_c p(c|x)·(∂ log p(c|x)/∂θ)², exactly for these images."""
-    parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
+@dataclass(frozen=True, kw_only=True)
+class EWCSettings(NetworkSettings):
+    """Settings of EWC."""
 
-    def answer(parameters: dict[str, Tensor], image: Tensor) -> Tensor:
+    regularization: float = setting(
+        1.0, "weight of the penalty that holds old tasks", least=0, hint="the SAMC paper uses 1 for EWC"
+    )
+    fisher_images: int = setting(
+        100, "images of each task from which the Fisher information is estimated", least=1, hint="the default is 100"
+    )
+
+
+def fisher(model: Classifier, x: Float[Tensor, "n c h w"], task: int) -> Float[Tensor, "p"]:
+    """The diagonal of the Fisher information: E_x Σ_c p(c|x)·(∂ log p(c|x)/∂θ)², exactly for these images."""
+    parameters = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+
+    def log_probs(parameters: dict[str, Tensor], image: Tensor) -> Tensor:
         return functional_call(model, parameters, (image[None], task))[0].log_softmax(0)
 
-    with eval_mode(model):  # so that an image's gradient does not depend on its neighbours
+    with in_mode(model, "eval"):  # so that an image's gradient does not depend on its neighbours
         total = torch.zeros_like(flat_parameters(model))
         with torch.no_grad():
             classes = model(x[:1], task).shape[1]
         for part in x.split(max(1, GRADIENTS // classes)):
             with torch.no_grad():
-                chances = model(part, task).softmax(1)
-            slopes = vmap(jacrev(answer), (None, 0))(parameters, part)
-            total += torch.cat([torch.einsum("bc,bcp->p", chances, s.flatten(2).square()) for s in slopes.values()])
+                probs = model(part, task).softmax(1)
+            grads = vmap(jacrev(log_probs), (None, 0))(parameters, part)
+            total += torch.cat([torch.einsum("bc,bcp->p", probs, g.flatten(2).square()) for g in grads.values()])
     return total / len(x)
 
 
 class EWC(NetworkLearner):
     """θ ← θ − α·(g + λ·Σ_k F_k·(θ − θ_k)): the gradient of the loss and of λ/2·Σ_k Σ_i F_ki·(θ_i − θ_ki)²."""
 
-    settings = (*NetworkLearner.settings, "regularization", "fisher_images")
+    Settings = EWCSettings
 
-    def __init__(
-        self,
-        num_classes: int,
-        image_shape: tuple[int, int, int],
-        *,
-        regularization: float = 1.0,
-        fisher_images: int = 100,
-        **network: Any,
-    ):
-        super().__init__(num_classes, image_shape, **network)
-        if not 0 <= regularization < math.inf:
-            raise ConfigError(f"regularization is at least 0, got {regularization}; the SAMC paper uses 1 for EWC")
-        if fisher_images < 1:
-            raise ConfigError(f"fisher-images is at least 1, got {fisher_images}; the default is 100")
-        self.regularization, self.fisher_images = regularization, fisher_images
+    def setup(self) -> None:
+        super().setup()
         self.kept: dict[int, tuple[Tensor, Tensor]] = {}
         self.add_up()
 
     def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
-        x, y = self.admit(x, y, task)
+        batch = self.as_batch(x, y, task)
         with self.clock("current gradient"):
-            g, loss = self.engine.gradient([Batch(x, y, task)])
+            g, loss = self.engine.gradient([batch])
         with self.clock("penalty"):
-            self.step(self.held_back(g))
+            self.engine.step(self.held_back(g), self.settings.lr)
         return StepStats(loss)
 
     def held_back(self, g: Float[Tensor, "p"]) -> Float[Tensor, "p"]:
         """The step's gradient with the penalty at the step's end, not its start: stable however stiff it is."""
         if not self.kept:
             return g
-        return (g + self.regularization * self.pull()) / (1 + self.lr * self.regularization * self.importance)
+        weight, lr = self.settings.regularization, self.settings.lr
+        return (g + weight * self.pull()) / (1 + lr * weight * self.importance)
 
     def pull(self) -> Float[Tensor, "p"]:
         """Σ_k F_k·(θ − θ_k): a sum of parabolas is a parabola, so that two vectors stand for all tasks."""
@@ -81,20 +82,30 @@ class EWC(NetworkLearner):
     def end_task(self, task: Task) -> None:
         super().end_task(task)
         with self.clock("Fisher information"):
-            rows = torch.randperm(len(task.x), generator=self.random)[: self.fisher_images]
-            importance = fisher(self.model, self.admit_images(task.x[rows]), task.id)
+            rows = torch.randperm(len(task.x), generator=self.random)[: self.settings.fisher_images]
+            importance = fisher(self.model, self.as_images(task.x[rows]), task.id)
             self.kept[task.id] = (importance, flat_parameters(self.model))
             self.add_up()
 
     def add_up(self) -> None:
         """Σ_k F_k and Σ_k F_k·θ_k, of which every step is made."""
+        self.sizes = [parameter.numel() for parameter in trainable(self.model)]
         self.importance = torch.zeros_like(flat_parameters(self.model))
         self.anchor = torch.zeros_like(self.importance)
         for importance, parameters in self.kept.values():
             self.importance += importance
             self.anchor += importance * parameters
 
-    def beside_parts(self) -> dict[str, int]:
+    def grown(self) -> None:
+        """New classes were of no importance to old tasks."""
+        super().grown()
+        self.kept = {
+            task: (padded(importance, self.sizes, self.model), padded(parameters, self.sizes, self.model))
+            for task, (importance, parameters) in self.kept.items()
+        }
+        self.add_up()
+
+    def extra_parts(self) -> dict[str, int]:
         return {
             "Fisher information": sum(importance.nbytes for importance, _ in self.kept.values()),
             "old parameters": sum(parameters.nbytes for _, parameters in self.kept.values()),

@@ -2,7 +2,6 @@
 
 from torch import Tensor
 
-from samc.gradients import Batch
 from samc.learners.base import NetworkLearner, StepStats
 
 
@@ -10,8 +9,8 @@ class Finetune(NetworkLearner):
     """θ ← θ − α·g, and no memory."""
 
     def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
-        x, y = self.admit(x, y, task)
+        batch = self.as_batch(x, y, task)
         with self.clock("current gradient"):
-            g, loss = self.engine.gradient([Batch(x, y, task)])
-            self.step(g)
+            g, loss = self.engine.gradient([batch])
+            self.engine.step(g, self.settings.lr)
         return StepStats(loss)

@@ -1,21 +1,29 @@
 """iCaRL (Rebuffi et al. 2017): herded exemplars, distillation, and the nearest mean of exemplars as classifier."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from samc.gradients import Batch
 from samc.learners.base import EVALUATION_BATCH, StepStats
-from samc.learners.distillation import DistillingLearner
-from samc.learners.rehearsal import TERMS, RehearsalLearner
-from samc.saliency import eval_mode
+from samc.learners.distillation import DistillingLearner, DistillingSettings
+from samc.learners.rehearsal import MemorySettings, RehearsalLearner
+from samc.learners.rules import sample
 from samc.streams.base import Task
 
 MOST_EXEMPLARS = 500
 # of a class that are ranked; packed small, that many may fit
+
+
+@dataclass(frozen=True, kw_only=True)
+class ICaRLSettings(DistillingSettings, MemorySettings):
+    """Settings of iCaRL; herding says what is kept, so there is nothing to choose in `keeps`."""
+
+    def idle(self) -> dict[str, str]:
+        return {"keeps": "for icarl, which herds; leave it out"}
 
 
 def herd(features: Float[Tensor, "n d"], count: int) -> Int64[Tensor, "m"]:
@@ -44,15 +52,15 @@ class ICaRL(DistillingLearner, RehearsalLearner):
     class has no exemplar, before a task's end or in a budget of fewer images than classes, the head answers.
     """
 
-    settings = (*DistillingLearner.settings, *TERMS, "codec", "regularization")
+    Settings = ICaRLSettings
 
     def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
-        x, y = self.admit(x, y, task)
-        exemplars = self.sample(self.past(), len(y))
+        batch = self.as_batch(x, y, task)
+        exemplars = sample(self.past, len(y), self.random)
         with self.clock("current gradient"):
-            batch = Batch(x, y, task)
-            g, loss = self.teacher.gradient(self.engine, batch, exemplars, self.regularization, temperature=1.0)
-            self.step(g)
+            weight = self.settings.regularization
+            g, loss = self.teacher.gradient(self.engine, batch, exemplars, weight, temperature=1.0)
+            self.engine.step(g, self.settings.lr)
         return StepStats(loss)
 
     def end_task(self, task: Task) -> None:
@@ -60,25 +68,24 @@ class ICaRL(DistillingLearner, RehearsalLearner):
         super().end_task(task)
         with self.clock("herding"):
             parts = task.x.split(EVALUATION_BATCH)
-            features = torch.cat([self.embedded(self.admit_images(part)).cpu() for part in parts])
+            features = torch.cat([self.embedded(self.as_images(part)).cpu() for part in parts])
             ranked = [(task.y == label).nonzero()[:, 0] for label in sorted(set(task.y.tolist()))]
             ranked = [rows[herd(features[rows], MOST_EXEMPLARS)] for rows in ranked]
             # one exemplar of each class in turn, so that a budget that classes do not divide is used up
             order = [int(rows[rank]) for rank in range(max(map(len, ranked))) for rows in ranked if rank < len(rows)]
             rows = torch.tensor(order[::-1])
-        self.memory.shelves.pop(task.id, None)  # a task that comes back is chosen anew
+        self.memory.by_task.pop(task.id, None)  # a task that comes back is chosen anew
         self.remember(task.x[rows], task.y[rows], task.id)
 
     def scores(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
         images, masks, labels = self.memory.recall(task)
-        if set(labels.tolist()) != set(self.model.task_classes[task]):
+        if set(labels.tolist()) != set(self.model.heads.task_classes[task]):
             return super().scores(x, task)
         features, y = self.embedded(self.complete(images, masks)), torch.from_numpy(labels).to(self.device)
-        means = torch.stack([features[y == label].mean(0) for label in self.model.task_classes[task]])
+        means = torch.stack([features[y == label].mean(0) for label in self.model.heads.task_classes[task]])
         return nearness(self.embedded(x), F.normalize(means))
 
     @torch.no_grad()
     def embedded(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d"]:
         """Pooled features, scaled to length one."""
-        with eval_mode(self.model):
-            return F.normalize(self.engine.look(x).mean((2, 3)))
+        return F.normalize(self.model.pooled(self.engine.features(x)))

@@ -6,28 +6,27 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from samc.gradients import Batch
+from samc.engine import Batch
 from samc.learners.base import NetworkLearner, StepStats
-from samc.learners.rehearsal import as_bytes
 from samc.memory.codec import smallest_type
 
 
 class Joint(NetworkLearner):
     """θ ← θ − α·∇ mean loss over the batch and as many images of every task before it."""
 
-    def __init__(self, num_classes: int, image_shape: tuple[int, int, int], **network: Any):
-        super().__init__(num_classes, image_shape, **network)
+    def setup(self) -> None:
+        super().setup()
         self.images: dict[int, list[UInt8[Tensor, "c h w"]]] = {}
         self.labels: dict[int, list[int]] = {}
 
     def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
-        batch = Batch(*self.admit(x, y, task), task)
+        batch = self.as_batch(x, y, task)
         with self.clock("current gradient"):
-            past = [self.draw(other, len(y)) for other in self.images if other != task]
+            past = [self.draw(other, len(y)) for other in self.images if other != batch.task]
             g, loss = self.engine.gradient([batch, *past])
-            self.step(g)
-        self.images.setdefault(task, []).extend(torch.from_numpy(as_bytes(x)))
-        self.labels.setdefault(task, []).extend(y.tolist())
+            self.engine.step(g, self.settings.lr)
+        self.images.setdefault(batch.task, []).extend(torch.from_numpy(self.as_bytes(x)))
+        self.labels.setdefault(batch.task, []).extend(batch.y.tolist())
         return StepStats(loss)
 
     def draw(self, task: int, count: int) -> Batch:
@@ -35,12 +34,12 @@ class Joint(NetworkLearner):
         rows = torch.randperm(len(self.labels[task]), generator=self.random)[:count].tolist()
         x = torch.stack([self.images[task][row] for row in rows])
         y = torch.tensor([self.labels[task][row] for row in rows])
-        return Batch(self.admit_images(x.to(memory_format=torch.channels_last)), y.to(self.device), task)
+        return Batch(self.as_images(x.to(memory_format=torch.channels_last)), y.to(self.device), task)
 
-    def beside_parts(self) -> dict[str, int]:
+    def extra_parts(self) -> dict[str, int]:
         """All of it: the budget is for those who choose."""
         images = [image for images in self.images.values() for image in images]
-        label_bytes = smallest_type(self.model.num_classes - 1).itemsize
+        label_bytes = smallest_type(max(self.model.heads.num_classes, 1) - 1).itemsize
         return {"images": sum(image.nbytes for image in images), "labels": label_bytes * len(images)}
 
     def memory_report(self) -> dict[str, Any]:

@@ -1,15 +1,29 @@
 """MER (Riemer et al. 2019): steps on batches mixed with memory, and a Reptile step back from where they led."""
 
-import math
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from samc.errors import ConfigError
-from samc.gradients import Batch, descend, flat_parameters
+from samc.config import setting
+from samc.engine import Batch, flat_parameters
 from samc.learners.base import StepStats
-from samc.learners.rehearsal import RehearsalLearner, chosen
+from samc.learners.er import ReservoirSettings
+from samc.learners.rehearsal import RehearsalLearner
+from samc.learners.rules import pick, sample
+
+GRID = "the paper's grid goes from 0.003 to 1"
+ONE = "the paper sets it to 1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MERSettings(ReservoirSettings):
+    """Settings of MER."""
+
+    meta_lr: float = setting(0.1, "Reptile's rate across batches; 1 goes all the way", above=0, hint=GRID)
+    within_meta_lr: float = setting(1.0, "Reptile's rate within a batch", above=0, hint=GRID)
+    meta_batches: int = setting(1, "batches, each mixed with memory anew, per Reptile step", least=1, hint=ONE)
+    inner_steps: int = setting(1, "SGD steps, each on a part, per batch", least=1, hint=ONE)
 
 
 class MER(RehearsalLearner):
@@ -18,54 +32,31 @@ class MER(RehearsalLearner):
     Reptile moves weights only in the direction that all those steps agree on, which aligns the tasks' gradients.
     """
 
-    settings = (*RehearsalLearner.settings, "meta_lr", "within_meta_lr", "meta_batches", "inner_steps")
-    default_keeps = "sample"
-
-    def __init__(
-        self,
-        num_classes: int,
-        image_shape: tuple[int, int, int],
-        *,
-        meta_lr: float = 0.1,
-        within_meta_lr: float = 1.0,
-        meta_batches: int = 1,
-        inner_steps: int = 1,
-        **rehearsal: Any,
-    ):
-        super().__init__(num_classes, image_shape, **rehearsal)
-        for name, value in (("meta-lr", meta_lr), ("within-meta-lr", within_meta_lr)):
-            if not 0 < value < math.inf:
-                raise ConfigError(f"{name} is above 0, got {value}; the paper's grid goes from 0.003 to 1")
-        if meta_batches < 1 or inner_steps < 1:
-            found = f"{meta_batches} and {inner_steps}"
-            raise ConfigError(f"meta-batches and inner-steps are at least 1, got {found}; the paper sets both to 1")
-        self.meta_lr, self.within_meta_lr = meta_lr, within_meta_lr
-        self.meta_batches, self.inner_steps = meta_batches, inner_steps
+    Settings = MERSettings
 
     def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
-        batch = Batch(*self.admit(x, y, task), task)
-        memories = self.past()
+        batch = self.as_batch(x, y, task)
         losses = []
         with self.clock("current gradient"):
             start = flat_parameters(self.model)
-            for _ in range(self.meta_batches):
+            for _ in range(self.settings.meta_batches):
                 batch_start = flat_parameters(self.model)
-                for part in self.parts([batch, *self.sample(memories, len(y))]):
+                for part in self.parts([batch, *sample(self.past, len(y), self.random)]):
                     g, loss = self.engine.gradient(part)
-                    self.step(g)
+                    self.engine.step(g, self.settings.lr)
                     losses.append(loss)
-                self.step_back(batch_start, self.within_meta_lr)
-            self.step_back(start, self.meta_lr)
-        self.remember(x, y, task)
+                self.step_back(batch_start, self.settings.within_meta_lr)
+            self.step_back(start, self.settings.meta_lr)
+        self.remember(x, y, batch.task)
         return StepStats(torch.stack(losses).mean())
 
     def parts(self, batches: list[Batch]) -> list[list[Batch]]:
         """What each inner step learns from: everything at once, or parts of it in random order."""
-        if self.inner_steps == 1:
+        if self.settings.inner_steps == 1:
             return [batches]
         order = torch.randperm(sum(len(batch.y) for batch in batches), generator=self.random)
-        return [chosen(batches, rows) for rows in order.chunk(self.inner_steps)]
+        return [pick(batches, rows) for rows in order.chunk(self.settings.inner_steps)]
 
     def step_back(self, start: Tensor, rate: float) -> None:
         """θ ← start + rate·(θ − start), written as a step from θ so that rate 1 changes nothing at all."""
-        descend(self.model, flat_parameters(self.model) - start, 1 - rate)
+        self.engine.step(flat_parameters(self.model) - start, 1 - rate)

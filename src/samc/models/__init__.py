@@ -1,7 +1,9 @@
-"""The networks: the classifier that learns the tasks, its energy-based sibling, and the autoencoder of images."""
+"""The networks: backbones and heads, the classifier made of them, and the autoencoder of images."""
 
 from samc.models.autoencoder import InpaintingAutoencoder
-from samc.models.energy import EnergyNetwork
+from samc.models.classifier import Classifier, Features, probe
+from samc.models.energy import EnergyHeads
+from samc.models.heads import Heads
 from samc.models.resnet import ReducedResNet18
 
-__all__ = ["EnergyNetwork", "InpaintingAutoencoder", "ReducedResNet18"]
+__all__ = ["Classifier", "EnergyHeads", "Features", "Heads", "InpaintingAutoencoder", "ReducedResNet18", "probe"]

@@ -1,21 +1,42 @@
-"""The reduced ResNet-18 of GEM and SAMC: a third of the usual widths, one linear layer, one head a task."""
+"""The reduced ResNet-18 of GEM and SAMC as a backbone: a third of the usual widths, a 3x3 stem, no pooling at its end."""
 
-from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
-import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-from samc.errors import ConfigError
-from samc.models.layers import PLAIN, Layers
-from samc.models.start import seeded
 
 WIDTHS = (20, 40, 80, 160)
 
 
+@runtime_checkable
+class Layers(Protocol):
+    """How a network's layers treat a batch: a convolution, and a batch norm with the sum and the ReLU that follow it.
+
+    A network whose forward pass is written in these two calls tells the engine all that it does (engine/program.py).
+    """
+
+    def conv(self, layer: Any, x: Any) -> Any: ...
+    def norm(self, layer: Any, x: Any, residual: Any = None, relu: bool = True) -> Any: ...
+
+
+class PlainLayers:
+    """As torch does."""
+
+    def conv(self, layer: nn.Module, x: Tensor) -> Tensor:
+        return layer(x)
+
+    def norm(self, layer: nn.Module, x: Tensor, residual: Tensor | None = None, relu: bool = True) -> Tensor:
+        y = layer(x)
+        y = y if residual is None else y + residual
+        return F.relu(y) if relu else y
+
+
+PLAIN = PlainLayers()
+
+
 class BatchNorm(nn.BatchNorm2d):
-    """Batch norm that also takes a single value a channel: it has no variance, so running statistics serve."""
+    """Batch norm that also takes a single value per channel: it has no variance, so running statistics serve."""
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training and x.numel() == x.shape[1]:
@@ -36,86 +57,29 @@ class Block(nn.Module):
         if stride != 1 or width_in != width:
             self.shortcut = nn.Sequential(nn.Conv2d(width_in, width, 1, stride, bias=False), BatchNorm(width))
 
-    def forward(self, x: Tensor, layers: Layers = PLAIN) -> Tensor:
-        inner = layers.normalise(self.norm1, layers.convolve(self.conv1, x))
-        beside = x
+    def forward(self, x: Any, layers: Layers = PLAIN) -> Any:
+        inner = layers.norm(self.norm1, layers.conv(self.conv1, x))
+        residual = x
         if len(self.shortcut):
-            convolution, norm = self.shortcut
-            beside = layers.normalise(norm, layers.convolve(convolution, x), rectify=False)
-        return layers.normalise(self.norm2, layers.convolve(self.conv2, inner), beside)
+            conv, norm = self.shortcut
+            residual = layers.norm(norm, layers.conv(conv, x), relu=False)
+        return layers.norm(self.norm2, layers.conv(self.conv2, inner), residual)
 
 
 class ReducedResNet18(nn.Module):
-    """Any size of image; `features` is everything before the pooling, `head` the logits of one task's classes."""
+    """Images of any size to a map of 160 channels, an eighth of their height and width."""
 
-    def __init__(self, num_classes: int, channels: int = 3, seed: int = 0):
+    def __init__(self, channels: int = 3):
         super().__init__()
-        with seeded(seed):
-            blocks: list[nn.Module] = []
-            for width_in, width, stride in zip((WIDTHS[0], *WIDTHS), WIDTHS, (1, 2, 2, 2), strict=False):
-                blocks += [Block(width_in, width, stride), Block(width, width, 1)]
-            self.stem = nn.Sequential(
-                nn.Conv2d(channels, WIDTHS[0], 3, padding=1, bias=False), BatchNorm(WIDTHS[0]), nn.ReLU()
-            )
-            self.blocks = nn.Sequential(*blocks)
-            self.linear = nn.Linear(WIDTHS[-1], num_classes)
-        self.num_classes = num_classes
-        self.task_classes: dict[int, tuple[int, ...]] = {}
-        self.table: Tensor | None = None  # both are made from task_classes, where they are needed
-        self.ordered: dict[int, Tensor] = {}
+        blocks: list[nn.Module] = []
+        for width_in, width, stride in zip((WIDTHS[0], *WIDTHS), WIDTHS, (1, 2, 2, 2), strict=False):
+            blocks += [Block(width_in, width, stride), Block(width, width, 1)]
+        self.stem = nn.Sequential(nn.Conv2d(channels, WIDTHS[0], 3, padding=1, bias=False), BatchNorm(WIDTHS[0]))
+        self.blocks = nn.Sequential(*blocks)
 
-    def assign(self, task: int, classes: Sequence[int]) -> None:
-        """Say which classes a task chooses between."""
-        if not all(0 <= c < self.num_classes for c in classes):
-            raise ConfigError(f"task {task} has classes {tuple(classes)}, the network only 0 to {self.num_classes - 1}")
-        known = tuple(sorted(set(classes)))
-        if self.task_classes.get(task) != known:
-            self.task_classes[task], self.table = known, None
-            self.ordered.pop(task, None)
-
-    def features(self, x: Float[Tensor, "b c h w"], layers: Layers = PLAIN) -> Float[Tensor, "b d i j"]:
-        convolution, norm, _ = self.stem
-        x = layers.normalise(norm, layers.convolve(convolution, x))
+    def forward(self, x: Float[Tensor, "b c h w"], layers: Layers = PLAIN) -> Float[Tensor, "b d i j"]:
+        conv, norm = self.stem
+        x = layers.norm(norm, layers.conv(conv, x))
         for block in self.blocks:
             x = block(x, layers)
         return x
-
-    def head(self, features: Float[Tensor, "b d i j"], task: int) -> Float[Tensor, "b k"]:
-        """Logits of the task's classes, in ascending order of class."""
-        rows = self.rows(task)
-        return F.linear(features.mean((2, 3)), self.linear.weight[rows], self.linear.bias[rows])
-
-    def rows(self, task: int) -> slice | Int64[Tensor, "k"]:
-        """Where a task's classes are among all: neighbours as a slice, whose gradient is a copy, no scattered sum."""
-        classes = self.task_classes[task]
-        if classes == tuple(range(classes[0], classes[-1] + 1)):
-            return slice(classes[0], classes[-1] + 1)
-        return self.in_order(task, self.linear.weight.device)
-
-    def in_order(self, task: int, device: torch.device) -> Int64[Tensor, "k"]:
-        """A task's classes, on a device: sent there once, since nothing may be sent while a graph is recorded."""
-        if task not in self.ordered or self.ordered[task].device != device:
-            self.ordered[task] = torch.tensor(self.task_classes[task], device=device)
-        return self.ordered[task]
-
-    def choices(self, tasks: Int64[Tensor, "b"]) -> Bool[Tensor, "b n"]:
-        """Which of all classes each image is to be told from, by its task."""
-        if self.table is None or self.table.device != tasks.device:
-            table = torch.zeros(max(self.task_classes) + 1, self.num_classes, dtype=torch.bool)
-            for task, classes in self.task_classes.items():
-                table[task, list(classes)] = True
-            self.table = table.to(tasks.device)
-        return self.table[tasks]
-
-    def local(self, y: Int64[Tensor, "b"], task: int) -> Int64[Tensor, "b"]:
-        """Labels of the stream as positions in the task's logits."""
-        return torch.searchsorted(self.in_order(task, y.device), y)
-
-    def forward(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
-        return self.head(self.features(x), task)
-
-    def get_extra_state(self) -> dict:
-        return {"task_classes": self.task_classes}
-
-    def set_extra_state(self, state: dict) -> None:
-        self.task_classes, self.table, self.ordered = dict(state["task_classes"]), None, {}

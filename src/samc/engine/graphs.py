@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 MOST_CONSTANTS = 64
-MOST_RECORDINGS = 4
+MOST_GRAPHS = 4
 # kept at a time: each owns the memory that its kernels work in
 
 
@@ -31,18 +31,19 @@ class Constants:
 
 
 @dataclass
-class Recording:
+class RecordedGraph:
     """A graph, the tensors that it reads and writes, and what was last copied into the former."""
 
     calls: int = 0
     graph: Any = None
+    refused: bool = False  # what it should record waits for the device, or does something else that cannot be recorded
     inputs: list[Tensor] = field(default_factory=list)
     sources: list[tuple[Tensor, int]] = field(default_factory=list)
     outputs: tuple[Tensor, ...] = ()
     constants: tuple[dict[Hashable, Any], ...] = ()
 
 
-class Recorder:
+class CudaGraphCache:
     """Calls a function of tensors; on a GPU, from the third call with an equal key on, by replaying its kernels.
 
     A recording knows addresses, not values: what the function reads besides its arguments must stay where it is, and
@@ -52,34 +53,46 @@ class Recorder:
     def __init__(self, device: torch.device, constants: Constants):
         self.constants = constants
         self.active = device.type == "cuda"
-        self.recordings: dict[Hashable, Recording] = {}
+        self.graphs: dict[Hashable, RecordedGraph] = {}
+        self.refusal = ""  # why the last function that could not be recorded could not
 
     def __call__(
         self, key: Hashable, function: Callable[..., tuple[Tensor, ...]], *given: Tensor
     ) -> tuple[Tensor, ...]:
         if not self.active:
             return function(*given)
-        found = self.recordings.pop(key, None) or Recording()
-        self.recordings[key] = found  # the one used last is the last to go
-        if len(self.recordings) > MOST_RECORDINGS:
-            del self.recordings[next(iter(self.recordings))]
-        found.calls += 1
-        if found.calls <= 2:  # kernels are compiled and libraries wake up in the first; odd batches come but once
+        recorded = self.graphs.pop(key, None) or RecordedGraph()
+        self.graphs[key] = recorded  # the one used last is the last to go
+        if len(self.graphs) > MOST_GRAPHS:
+            del self.graphs[next(iter(self.graphs))]
+        recorded.calls += 1
+        # kernels are compiled and libraries wake up in the first; odd batches come but once
+        if recorded.calls > 2 and recorded.graph is None and not recorded.refused:
+            self.record(recorded, function, given)
+        if recorded.graph is None:
             return function(*given)
-        if found.graph is None:
-            self.record(found, function, given)
-        for place, (mine, (last, version), now) in enumerate(zip(found.inputs, found.sources, given, strict=True)):
+        for place, (mine, (last, version), now) in enumerate(zip(recorded.inputs, recorded.sources, given, strict=True)):
             if now is not last or now._version != version:  # another tensor, or written to since
                 mine.copy_(now)
-                found.sources[place] = now, now._version
-        found.graph.replay()
-        return found.outputs
+                recorded.sources[place] = now, now._version
+        recorded.graph.replay()
+        return recorded.outputs
 
-    def record(self, found: Recording, function: Callable[..., tuple[Tensor, ...]], given: tuple[Tensor, ...]) -> None:
-        found.inputs = [tensor.clone() for tensor in given]
-        found.sources = [(tensor, tensor._version) for tensor in given]
-        found.graph, found.outputs = self.capture(function, found.inputs)
-        found.constants = self.constants.young, self.constants.old
+    def record(
+        self, recorded: RecordedGraph, function: Callable[..., tuple[Tensor, ...]], given: tuple[Tensor, ...]
+    ) -> None:
+        recorded.inputs = [tensor.clone() for tensor in given]
+        recorded.sources = [(tensor, tensor._version) for tensor in given]
+        try:
+            recorded.graph, recorded.outputs = self.capture(function, recorded.inputs)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:  # such as .item() in a network's forward pass: it goes on as it was called
+            cause = error.__context__ or error  # the end of a broken recording complains once more
+            self.refusal = str(cause).strip().partition("\n")[0]
+            recorded.refused, recorded.inputs, recorded.sources = True, [], []
+            return
+        recorded.constants = self.constants.young, self.constants.old
 
     def capture(self, function: Callable[..., tuple[Tensor, ...]], inputs: list[Tensor]) -> tuple[Any, tuple]:
         """The function's kernels on these inputs, and where they leave what it returns."""

@@ -5,8 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from samc.gradients.convolution import PROGRAMS
-from samc.gradients.starting import start_kernel
+from samc.engine.kernels.convolution import PROGRAMS
+from samc.engine.kernels.launch import launch_kernel
 
 SPLITS = 32
 # of a group's pixels, summed up apart
@@ -15,19 +15,19 @@ ELEMENTS = 4096
 
 
 @triton.jit
-def passed(value, y, dy, valid, scale, shift, beside, rectify):
+def passed(value, y, dy, valid, scale, shift, residual, relu):
     """The part of dy that came through the ReLU; what it let pass is seen from x again, unless something was added."""
-    slope = tl.load(dy, mask=valid, other=0.0).to(tl.float32)
-    if rectify:
-        if beside:
-            slope = tl.where(tl.load(y, mask=valid, other=0.0).to(tl.float32) > 0, slope, 0.0)
+    grad = tl.load(dy, mask=valid, other=0.0).to(tl.float32)
+    if relu:
+        if residual:
+            grad = tl.where(tl.load(y, mask=valid, other=0.0).to(tl.float32) > 0, grad, 0.0)
         else:
-            slope = tl.where(value * scale[None, :] + shift[None, :] > 0, slope, 0.0)
-    return slope
+            grad = tl.where(value * scale[None, :] + shift[None, :] > 0, grad, 0.0)
+    return grad
 
 
-@triton.jit(do_not_specialize=["area", "beside", "rectify"])
-def sums_kernel(x, y, dy, weight, bias, mean, deviation, part, starts, area, beside, rectify, C: tl.constexpr,
+@triton.jit(do_not_specialize=["area", "residual", "relu"])
+def sums_kernel(x, y, dy, weight, bias, mean, deviation, part, starts, area, residual, relu, C: tl.constexpr,
                 BC: tl.constexpr, BP: tl.constexpr, SPLITS: tl.constexpr, BACK: tl.constexpr):  # fmt: skip
     """Two sums a channel over a split of a group's pixels.
 
@@ -54,9 +54,9 @@ def sums_kernel(x, y, dy, weight, bias, mean, deviation, part, starts, area, bes
         place, valid = p[:, None] * C + c[None, :], (p < high)[:, None] & (c < C)[None, :]
         value = tl.load(x + place, mask=valid, other=0.0).to(tl.float32)
         if BACK:
-            slope = passed(value, y + place, dy + place, valid, scale, shift, beside, rectify)
-            one += slope
-            two += slope * (value - centre[None, :]) * narrow[None, :]
+            grad = passed(value, y + place, dy + place, valid, scale, shift, residual, relu)
+            one += grad
+            two += grad * (value - centre[None, :]) * narrow[None, :]
         else:
             value = tl.where(valid, value - centre[None, :], 0.0)
             one += value
@@ -66,11 +66,11 @@ def sums_kernel(x, y, dy, weight, bias, mean, deviation, part, starts, area, bes
     tl.store(part + place + C, tl.sum(two, 0), mask=c < C)
 
 
-@triton.jit(do_not_specialize=["area", "has_beside", "rectify"])
-def normalise_kernel(x, beside, y, weight, bias, mean, variance, deviation, part, starts, area, epsilon,
-                     has_beside, rectify, C: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr,
+@triton.jit(do_not_specialize=["area", "has_residual", "relu"])
+def normalise_kernel(x, residual, y, weight, bias, mean, variance, deviation, part, starts, area, epsilon,
+                     has_residual, relu, C: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr,
                      SPLITS: tl.constexpr):  # fmt: skip
-    """y = (x − mean)/deviation·weight + bias, plus what stands beside it, rectified; the statistics are kept too."""
+    """y = (x − mean)/deviation·weight + bias, plus the residual, through the ReLU; the statistics are kept too."""
     group, block = tl.program_id(1), tl.program_id(0)
     c, s = tl.arange(0, BC), tl.arange(0, SPLITS)
     first, last = tl.load(starts + group) * area, tl.load(starts + group + 1) * area
@@ -91,17 +91,17 @@ def normalise_kernel(x, beside, y, weight, bias, mean, variance, deviation, part
         p = start + tl.arange(0, BP)
         where, inside = p[:, None] * C + c[None, :], (p < last)[:, None] & (c < C)[None, :]
         value = tl.load(x + where, mask=inside, other=0.0).to(tl.float32) * scale[None, :] + shift[None, :]
-        if has_beside:
-            value += tl.load(beside + where, mask=inside, other=0.0).to(tl.float32)
-        if rectify:
+        if has_residual:
+            value += tl.load(residual + where, mask=inside, other=0.0).to(tl.float32)
+        if relu:
             value = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL)  # who has diverged is to see it
         tl.store(y + where, value, mask=inside)
 
 
-@triton.jit(do_not_specialize=["area", "beside", "rectify"])
-def back_kernel(x, y, dy, dx, dbeside, weight, bias, mean, deviation, slopes, part, starts, area, beside, rectify,
+@triton.jit(do_not_specialize=["area", "residual", "relu"])
+def back_kernel(x, y, dy, dx, dresidual, weight, bias, mean, deviation, grads, part, starts, area, residual, relu,
                 C: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr, SPLITS: tl.constexpr):  # fmt: skip
-    """dx from dy; what stood beside gets what came through the ReLU; the gradients of weight and bias, by group."""
+    """dx from dy; the residual gets what came through the ReLU; the gradients of weight and bias, by group."""
     group, block = tl.program_id(1), tl.program_id(0)
     c, s = tl.arange(0, BC), tl.arange(0, SPLITS)
     first, last = tl.load(starts + group) * area, tl.load(starts + group + 1) * area
@@ -109,8 +109,8 @@ def back_kernel(x, y, dy, dx, dbeside, weight, bias, mean, deviation, slopes, pa
     one = tl.sum(tl.load(part + place, mask=valid, other=0.0), 0)
     two = tl.sum(tl.load(part + place + C, mask=valid, other=0.0), 0)
     if block == 0:
-        tl.store(slopes + (group * 2) * C + c, two, mask=c < C)
-        tl.store(slopes + (group * 2 + 1) * C + c, one, mask=c < C)
+        tl.store(grads + (group * 2) * C + c, two, mask=c < C)
+        tl.store(grads + (group * 2 + 1) * C + c, one, mask=c < C)
     count = (last - first).to(tl.float32)
     centre = tl.load(mean + group * C + c, mask=c < C, other=0.0)
     root = tl.load(deviation + group * C + c, mask=c < C, other=1.0)
@@ -121,10 +121,10 @@ def back_kernel(x, y, dy, dx, dbeside, weight, bias, mean, deviation, slopes, pa
         p = start + tl.arange(0, BP)
         where, inside = p[:, None] * C + c[None, :], (p < last)[:, None] & (c < C)[None, :]
         value = tl.load(x + where, mask=inside, other=0.0).to(tl.float32)
-        slope = passed(value, y + where, dy + where, inside, scale, shift, beside, rectify)
-        if beside:
-            tl.store(dbeside + where, slope, mask=inside)
-        value = slope - level[None, :] - (value - centre[None, :]) * tilt[None, :]
+        grad = passed(value, y + where, dy + where, inside, scale, shift, residual, relu)
+        if residual:
+            tl.store(dresidual + where, grad, mask=inside)
+        value = grad - level[None, :] - (value - centre[None, :]) * tilt[None, :]
         tl.store(dx + where, scale[None, :] * value, mask=inside)
 
 
@@ -138,7 +138,7 @@ def shape_of(x: Tensor, starts: Tensor) -> tuple[int, int, int, int, int, int]:
 
 
 def normalise(
-    x: Tensor, beside: Tensor | None, weight: Tensor, bias: Tensor, epsilon: float, starts: Tensor, rectify: bool
+    x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor, epsilon: float, starts: Tensor, relu: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The normalised images, and each group's mean, variance (of all its pixels) and deviation by channel."""
     groups, area, channels, wide, block, splits = shape_of(x, starts)
@@ -146,42 +146,42 @@ def normalise(
     mean, variance, deviation = (torch.empty(groups, channels, device=x.device) for _ in range(3))
     y = torch.empty_like(x)
     tile = (channels, wide, block, splits)
-    start_kernel(
+    launch_kernel(
         sums_kernel, (splits, groups),
         x, x, x, weight, bias, mean, deviation, part, starts, area, 0, 0, *tile, False, num_warps=4,
     )  # fmt: skip
     programs = blocks(x, groups, area, block)
-    start_kernel(
+    launch_kernel(
         normalise_kernel, (programs, groups),
-        x, x if beside is None else beside, y, weight, bias, mean, variance, deviation, part, starts, area, epsilon,
-        int(beside is not None), int(rectify), *tile, num_warps=4,
+        x, x if residual is None else residual, y, weight, bias, mean, variance, deviation, part, starts, area, epsilon,
+        int(residual is not None), int(relu), *tile, num_warps=4,
     )  # fmt: skip
     return y, mean, variance, deviation
 
 
 def normalise_back(
     dy: Tensor, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, deviation: Tensor, starts: Tensor,
-    rectify: bool, has_beside: bool,
+    relu: bool, has_residual: bool,
 ) -> tuple[Tensor, Tensor | None, Tensor]:  # fmt: skip
-    """The gradients of the images, of what stood beside, and (groups, 2, channels): of weight and bias."""
+    """The gradients of the images, of the residual, and (groups, 2, channels): of weight and bias."""
     groups, area, channels, wide, block, splits = shape_of(x, starts)
     part = torch.empty(groups, splits, 2, channels, device=x.device)
-    slopes = torch.empty(groups, 2, channels, device=x.device)
+    grads = torch.empty(groups, 2, channels, device=x.device)
     dx = torch.empty_like(x)
-    dbeside = torch.empty_like(x) if has_beside else None
+    dresidual = torch.empty_like(x) if has_residual else None
     tile = (channels, wide, block, splits)
-    flags = int(has_beside), int(rectify)
-    start_kernel(
+    flags = int(has_residual), int(relu)
+    launch_kernel(
         sums_kernel, (splits, groups),
         x, y, dy, weight, bias, mean, deviation, part, starts, area, *flags, *tile, True, num_warps=4,
     )  # fmt: skip
     programs = blocks(x, groups, area, block)
-    start_kernel(
+    launch_kernel(
         back_kernel, (programs, groups),
-        x, y, dy, dx, dx if dbeside is None else dbeside, weight, bias, mean, deviation, slopes, part, starts,
+        x, y, dy, dx, dx if dresidual is None else dresidual, weight, bias, mean, deviation, grads, part, starts,
         area, *flags, *tile, num_warps=4,
     )  # fmt: skip
-    return dx, dbeside, slopes
+    return dx, dresidual, grads
 
 
 def blocks(x: Tensor, groups: int, area: int, block: int) -> int:

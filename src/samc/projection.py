@@ -20,7 +20,7 @@ def project(
 ) -> Float[Tensor, "p"]:
     """The gradient itself if it has an acute angle with every reference, else its projection."""
     if gradient.device.type == "cuda" and len(references) <= MOST_ON_DEVICE:
-        from samc.projection.kernel import dual_weights  # noqa: PLC0415  (Triton is only where a GPU is)
+        from samc.engine.kernels.qp import dual_weights  # noqa: PLC0415  (Triton is only where a GPU is)
 
         weights = dual_weights(
             products(references, references), products(references, gradient[None])[:, 0], margin, ridge

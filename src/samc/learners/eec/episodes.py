@@ -40,8 +40,8 @@ class Episodes:
     def bytes_of(several: Iterable["Episodes"]) -> dict[str, int]:
         """The bytes of several tasks' episodes, by part."""
         parts: Counter[str] = Counter()
-        for each in several:
-            parts.update(each.nbytes_by_part)
+        for episodes in several:
+            parts.update(episodes.nbytes_by_part)
         return dict(parts)
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -7,35 +7,35 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from samc.gradients.graph import Constants
+from samc.engine.graphs import Constants
 
 
-class Found(NamedTuple):
-    """What one layer saw: by group and channel, and how many pixels an image had."""
+class BatchMoments(NamedTuple):
+    """What one layer saw, by group and channel; `area` is how many pixels an image had there."""
 
     mean: Float[Tensor, "g c"]
     variance: Float[Tensor, "g c"]
     area: int
 
 
-Statistics = dict[nn.Module, Found]
+Moments = dict[nn.Module, BatchMoments]
 
 
-class Running:
-    """The running statistics of one network."""
+class RunningStats:
+    """The running statistics of the batch norms of a program, which have one momentum."""
 
-    def __init__(self, model: nn.Module, constants: Constants):
-        self.layers = [layer for layer in model.modules() if isinstance(layer, nn.BatchNorm2d)]
+    def __init__(self, layers: Sequence[nn.BatchNorm2d], constants: Constants):
+        self.layers = list(layers)
         self.widths = [layer.num_features for layer in self.layers]
         self.constants = constants
 
     @torch.no_grad()
-    def move(self, sizes: tuple[int, ...], found: Sequence[Statistics]) -> None:
-        """`found` holds the groups' statistics in their order, one or several groups to an entry."""
-        areas = tuple(found[0][layer].area for layer in self.layers)
+    def update(self, sizes: tuple[int, ...], moments: Sequence[Moments]) -> None:
+        """`moments` holds the groups' in their order, one or several groups per entry."""
+        areas = tuple(moments[0][layer].area for layer in self.layers)
         kept, shares, unbiased = self.constants.get(("momentum", sizes, areas), lambda: self.momentum(sizes, areas))
-        means = torch.cat([torch.cat([part[layer].mean for layer in self.layers], 1) for part in found])
-        variances = torch.cat([torch.cat([part[layer].variance for layer in self.layers], 1) for part in found])
+        means = torch.cat([torch.cat([part[layer].mean for layer in self.layers], 1) for part in moments])
+        variances = torch.cat([torch.cat([part[layer].variance for layer in self.layers], 1) for part in moments])
         for name, moved in (("running_mean", shares @ means), ("running_var", shares @ (variances * unbiased))):
             running = [getattr(layer, name) for layer in self.layers]
             torch._foreach_mul_(running, kept)
@@ -47,5 +47,5 @@ class Running:
         keep = 1 - float(self.layers[0].momentum or 0)
         shares = torch.tensor([(1 - keep) * keep**later for later in reversed(range(len(sizes)))])
         values = torch.tensor(sizes)[:, None] * torch.tensor(areas).repeat_interleave(torch.tensor(self.widths))
-        where = self.layers[0].weight.device
-        return keep ** len(sizes), shares.to(where), (values / (values - 1)).to(where)
+        device = self.layers[0].weight.device
+        return keep ** len(sizes), shares.to(device), (values / (values - 1)).to(device)

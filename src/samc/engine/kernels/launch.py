@@ -22,7 +22,7 @@ def only_compile() -> None:
     MODE.only_compile = True
 
 
-def start_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
+def launch_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
     if MODE.only_compile:
         kernel.warmup(*arguments, grid=grid, **options)
     else:

@@ -3,27 +3,39 @@
 import copy
 import math
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from samc.completion.encoder import Adam, check_encoding, learn_to_encode
+from samc.config import Terms, setting
+from samc.engine import Batch
 from samc.errors import ConfigError
-from samc.gradients import Batch
-from samc.learners.base import EVALUATION_BATCH
-from samc.learners.rehearsal import TERMS, ReplayLearner
-from samc.memory import Accounting, budget_of
-from samc.memory.episodes import Episodes, check_room, keep
+from samc.learners.base import EVALUATION_BATCH, NetworkSettings, StepStats
+from samc.learners.eec.encoder import Adam, learn_to_encode
+from samc.learners.eec.episodes import Episodes, check_room, keep
+from samc.learners.rehearsal import ReplayLearner
+from samc.learners.rules import Gradient, sample
+from samc.memory import budget_of
 from samc.models import InpaintingAutoencoder
 from samc.models.autoencoder import WIDTHS, code_grid, painted
-from samc.saliency import eval_mode
+from samc.models.modes import in_mode
 from samc.streams.base import Task, generator
 
 PSEUDO_IMAGES, ENCODER_BATCH = 100, 10
 # painted of each past task when a new one begins, to draw from; and learnt from at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class EECSettings(Terms, NetworkSettings):
+    """Settings of EEC."""
+
+    encoder_steps: int = setting(200, "Adam steps of the autoencoder after each task", least=1)
+    encoder_lr: float = setting(0.003, "step size of the autoencoder", above=0)
+    content_weight: float = setting(
+        0.1, "share of the classifier's features in the reconstruction loss", least=0, most=1
+    )
 
 
 class EEC(ReplayLearner):
@@ -32,39 +44,39 @@ class EEC(ReplayLearner):
     Each task has an autoencoder of its own, whose decoder is kept. γ is how much accuracy is lost by painting anew.
     """
 
-    settings = (*ReplayLearner.settings, *TERMS, "encoder_steps", "encoder_lr", "content_weight")
+    Settings = EECSettings
 
-    def __init__(
-        self,
-        num_classes: int,
-        image_shape: tuple[int, int, int],
-        *,
-        encoder_steps: int = 200,
-        encoder_lr: float = 0.003,
-        content_weight: float = 0.1,
-        budget_images: int = 10,
-        memory_bytes: str | None = None,
-        accounting: Accounting = "bytes",
-        **network: Any,
-    ):
-        check_encoding(budget_images, encoder_steps, encoder_lr, content_weight)
-        budget = budget_of(image_shape, num_classes, budget_images, accounting, memory_bytes)
+    def setup(self) -> None:
+        super().setup()
+        terms = self.settings
+        budget = budget_of(
+            self.image_shape, self.num_classes, terms.buffer_size, terms.accounting, terms.memory_bytes
+        )
         if not budget.per_task:
-            raise ConfigError(f"eec cannot shrink what it has encoded; say memory-bytes as {memory_bytes}/task")
-        self.budget_images, self.accounting, self.budget_bytes = budget_images, accounting, budget.total
-        self.encoder_steps, self.encoder_lr, self.content_weight = encoder_steps, encoder_lr, content_weight
-        self.code_width = WIDTHS[-1] * math.prod(code_grid(*image_shape[1:]))
+            raise ConfigError(f"eec cannot shrink what it has encoded; say memory-bytes as {terms.memory_bytes}/task")
+        self.budget_bytes = budget.total
+        self.code_width = WIDTHS[-1] * math.prod(code_grid(*self.image_shape[1:]))
         self.episodes: dict[int, Episodes] = {}
         self.decoders: dict[int, nn.Module] = {}
         self.decay: dict[int, float] = {}
-        super().__init__(num_classes, image_shape, **network)  # only now: it declares tasks, which must find their room
         # one for all tasks, begun anew with each: what its steps are recorded from stays where it is
-        self.autoencoder = InpaintingAutoencoder(image_shape[0]).to(self.device)
-        self.adam = Adam(self.autoencoder.parameters(), encoder_lr)
+        self.autoencoder = InpaintingAutoencoder(self.image_shape[0]).to(self.device)
+        self.adam = Adam(self.autoencoder.parameters(), terms.encoder_lr)
 
     def declare(self, task: int, classes: Sequence[int]) -> None:
-        check_room(len(classes), self.code_width, self.model.num_classes, self.budget_bytes)
+        check_room(len(classes), self.code_width, self.label_classes, self.budget_bytes)
         super().declare(task, classes)
+
+    @property
+    def label_classes(self) -> int | None:
+        """What labels are counted for: the stream's classes, or as many as ever may come."""
+        return self.num_classes
+
+    def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
+        batch = self.as_batch(x, y, task)
+        g, loss = self.weighted_gradient(batch)
+        self.engine.step(g, self.settings.lr)
+        return StepStats(loss)
 
     def recall(self) -> list[Batch]:
         """Pseudo-images of every other task; drawn by what task it is, so that a state can be taken up anywhere."""
@@ -72,13 +84,13 @@ class EEC(ReplayLearner):
             others = [task for task in self.episodes if task != self.current_task]
             return [self.paint(task, generator(self.seed, task, self.current_task or 0)) for task in others]
 
-    def replay_rule(self, batch: Batch, memories: list[Batch]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
-        drawn = self.sample(memories, len(batch.y))
+    def weighted_gradient(self, batch: Batch) -> Gradient:
+        drawn = sample(self.past, len(batch.y), self.random)
         others = [task for task in self.decay if task != batch.task]
         ages = {task: age for age, task in enumerate(reversed(others), start=1)}
         weights = [math.exp(-self.decay[past.task] * ages[past.task]) for past in drawn]
         with self.clock("current gradient"):
-            return self.engine.gradient([batch, *drawn], [1.0, *weights])
+            return self.engine.gradient([batch, *drawn], [1.0, *weights] if drawn else None)
 
     @torch.no_grad()
     def paint(self, task: int, random: torch.Generator) -> Batch:
@@ -94,10 +106,10 @@ class EEC(ReplayLearner):
             autoencoder = self.trained_autoencoder(task)
         with self.clock("encoding"), torch.no_grad():
             parts = task.x.split(EVALUATION_BATCH)
-            codes = torch.cat([autoencoder.encode(self.admit_images(part)).flatten(1).cpu() for part in parts])
+            codes = torch.cat([autoencoder.encode(self.as_images(part)).flatten(1).cpu() for part in parts])
             codes = codes.nan_to_num()  # of a network that has diverged
             random = generator(self.seed, task.id)
-            self.episodes[task.id] = keep(codes, task.y, self.model.num_classes, self.budget_bytes, random)
+            self.episodes[task.id] = keep(codes, task.y, self.label_classes, self.budget_bytes, random)
             self.decoders[task.id] = autoencoder.decoder.requires_grad_(False)
         anew = self.paint(task.id, random)
         seen = float((self.predict(task.x, task.id) == task.y).float().mean())
@@ -107,27 +119,29 @@ class EEC(ReplayLearner):
 
     def trained_autoencoder(self, task: Task) -> InpaintingAutoencoder:
         self.autoencoder.load_state_dict(InpaintingAutoencoder(self.image_shape[0], seed=self.seed).state_dict())
-        self.adam.forget()
-        draws = torch.randint(len(task.x), (self.encoder_steps, ENCODER_BATCH), generator=self.random)
-        learn = partial(learn_to_encode, self.autoencoder, self.adam, self.model.features, self.content_weight)
-        with eval_mode(self.model):
+        self.adam.restart()
+        steps = self.settings.encoder_steps
+        draws = torch.randint(len(task.x), (steps, ENCODER_BATCH), generator=self.random)
+        fixed = {"adam": self.adam, "features": self.model.features, "content_weight": self.settings.content_weight}
+        with in_mode(self.model, "eval"):
             for rows in draws:
-                self.engine.recorder("encoding", learn, self.admit_images(task.x[rows]))
+                x = self.as_images(task.x[rows])
+                self.engine.recorded(learn_to_encode, x, autoencoder=self.autoencoder, **fixed)
         return copy.deepcopy(self.autoencoder).eval()
 
     def memory_parts(self) -> dict[str, int]:
         return Episodes.bytes_of(self.episodes.values())
 
-    def beside_parts(self) -> dict[str, int]:
+    def extra_parts(self) -> dict[str, int]:
         tensors = [tensor for decoder in self.decoders.values() for tensor in decoder.state_dict().values()]
         return {"decoders": sum(tensor.nbytes for tensor in tensors)}
 
     def memory_report(self) -> dict[str, Any]:
         return super().memory_report() | {
-            "budget_images": self.budget_images,
+            "budget_images": self.settings.buffer_size,
             "budget_bytes": self.budget_bytes,
             "images_per_task": [len(self.episodes[task].codes) for task in sorted(self.episodes)],
-            "accounting": self.accounting,
+            "accounting": self.settings.accounting,
             "decay": {str(task): decay for task, decay in self.decay.items()},
         }
 

@@ -8,8 +8,8 @@ import triton
 from jaxtyping import Int64
 from torch import Tensor, nn
 
-from samc.gradients.convolution_kernels import forward_kernel, strided_back_kernel, weight_kernel
-from samc.gradients.starting import start_kernel
+from samc.engine.kernels.convolution_kernels import forward_kernel, strided_back_kernel, weight_kernel
+from samc.engine.kernels.launch import launch_kernel
 
 PROGRAMS = 1024
 # how many programs a launch should at least have, so that all multiprocessors are busy
@@ -19,14 +19,14 @@ PROGRAMS = 1024
 # among the benchmarks.
 TILES = {20: (128, 32, 32, 4, 3), 40: (128, 64, 32, 4, 3), 80: (128, 128, 16, 4, 3), 160: (128, 64, 16, 4, 3)}
 OTHER_TILE = (64, 32, 32, 4, 3)
-# a look is at few images: in the last stages many programs with short loops are quicker than few with long ones
-LOOKING_TILES = {**TILES, 80: (64, 32, 64, 4, 3), 160: (64, 32, 64, 4, 3)}
+# inference is on few images: in the last stages many programs with short loops are quicker than few with long ones
+INFERENCE_TILES = {**TILES, 80: (64, 32, 64, 4, 3), 160: (64, 32, 64, 4, 3)}
 # the same for weight gradients: depth, output channels, pixels
 WEIGHT_TILES = {20: (64, 32, 32, 2, 3), 40: (64, 64, 16, 2, 4), 80: (128, 32, 32, 4, 3), 160: (64, 64, 16, 2, 4)}
 OTHER_WEIGHT_TILE = (64, 32, 32, 2, 3)
 
 
-class Weights(NamedTuple):
+class ConvWeights(NamedTuple):
     """A layer's weights as the product takes them: what the matrix units see, and the rest.
 
     Twice: (out, taps, in), and, where there is a way back, turned for it: (in, taps in reverse, out).
@@ -49,7 +49,7 @@ def turned_places(weights: Sequence[Tensor]) -> Int64[Tensor, "n"]:
     return torch.cat(places).to(weights[0].device)
 
 
-def split(weights: Sequence[Tensor], turned: Int64[Tensor, "n"] | None, kind: torch.dtype) -> list[Weights]:
+def split(weights: Sequence[Tensor], turned: Int64[Tensor, "n"] | None, kind: torch.dtype) -> list[ConvWeights]:
     """All layers' weights, in a few launches; without places to turn them to only those for the way forward."""
     flat = torch.cat([weight.permute(0, 2, 3, 1).reshape(-1) for weight in weights])
     if kind == torch.float32:
@@ -60,18 +60,18 @@ def split(weights: Sequence[Tensor], turned: Int64[Tensor, "n"] | None, kind: to
     sizes, shapes = [weight.numel() for weight in weights], [weight.shape for weight in weights]
     there = [part.split(sizes) for part in both]
     back = [] if turned is None else [part.split(sizes) for part in torch.stack(both)[:, turned]]
-    return [Weights(*each) for each in zip(*there, shapes, *back, strict=True)]
+    return [ConvWeights(*parts) for parts in zip(*there, shapes, *back, strict=True)]
 
 
 class After(NamedTuple):
     """What follows a convolution where batch norm is in eval mode: its layer, what is added, whether a ReLU comes."""
 
     norm: nn.BatchNorm2d
-    beside: Tensor | None
-    rectify: bool
+    residual: Tensor | None
+    relu: bool
 
 
-def convolve(x: Tensor, weights: Weights, stride: int, padding: int, after: After | None = None) -> Tensor:
+def convolve(x: Tensor, weights: ConvWeights, stride: int, padding: int, after: After | None = None) -> Tensor:
     """The images of a batch, convolved; channels-last in and out."""
     count, cin, height, width = x.shape
     cout, _, side, _ = weights.shape
@@ -82,7 +82,7 @@ def convolve(x: Tensor, weights: Weights, stride: int, padding: int, after: Afte
     return y
 
 
-def convolve_back(dy: Tensor, weights: Weights, like: Tensor, stride: int, padding: int) -> Tensor:
+def convolve_back(dy: Tensor, weights: ConvWeights, like: Tensor, stride: int, padding: int) -> Tensor:
     """The gradient with respect to the images that went in."""
     count, cin, height, width = like.shape
     cout, _, side, _ = weights.shape
@@ -97,7 +97,7 @@ def convolve_back(dy: Tensor, weights: Weights, like: Tensor, stride: int, paddi
     block, tile, depth, warps, stages = TILES.get(cin, OTHER_TILE)
     pixels = count * ((height + 1) // 2) * ((width + 1) // 2)
     grid = (triton.cdiv(pixels, block) * triton.cdiv(cin, tile), 4)
-    start_kernel(
+    launch_kernel(
         strided_back_kernel, grid,
         dy, weights.turned_coarse, weights.turned_rest, dx, count, height, width, out_height, out_width, cin, cout,
         side, block, tile, depth, num_warps=warps, num_stages=stages,
@@ -109,18 +109,18 @@ def launch(
     x: Tensor, weight: Tensor, rest: Tensor, y: Tensor, sizes: tuple[int, ...], cin: int, cout: int, side: int,
     stride: int, padding: int, after: After | None = None,
 ) -> None:  # fmt: skip
-    tiles = TILES if after is None else LOOKING_TILES
+    tiles = TILES if after is None else INFERENCE_TILES
     pixels, (block, tile, depth, warps, stages) = y.numel() // cout, tiles.get(cout, OTHER_TILE)
-    steady: tuple[Tensor | None, ...]
-    steady, flags = (y,) * 5, (0.0, False, False, False)  # anything will do: none of it is read
+    running: tuple[Tensor | None, ...]
+    running, flags = (y,) * 5, (0.0, False, False, False)  # anything will do: none of it is read
     if after is not None:
-        norm, beside, rectify = after
-        steady = norm.running_mean, norm.running_var, norm.weight, norm.bias, y if beside is None else beside
-        flags = norm.eps, True, beside is not None, rectify
+        norm, residual, relu = after
+        running = norm.running_mean, norm.running_var, norm.weight, norm.bias, y if residual is None else residual
+        flags = norm.eps, True, residual is not None, relu
     grid = (triton.cdiv(pixels, block) * triton.cdiv(cout, tile),)
-    start_kernel(
+    launch_kernel(
         forward_kernel, grid,
-        x, weight, rest, y, *steady, pixels, *sizes, cin, cout, side, stride, padding, *flags, block, tile, depth,
+        x, weight, rest, y, *running, pixels, *sizes, cin, cout, side, stride, padding, *flags, block, tile, depth,
         num_warps=warps, num_stages=stages,
     )  # fmt: skip
 
@@ -137,7 +137,7 @@ def weight_gradients(
     pixels = dy.numel() // cout // groups
     splits = max(1, min(triton.cdiv(PROGRAMS, programs * groups), pixels // 256))
     part = torch.empty(groups, splits, depth * cout, device=x.device)
-    start_kernel(
+    launch_kernel(
         weight_kernel, (programs, groups * splits),
         x, dy, part, starts, splits, *x.shape[2:], *dy.shape[2:], cin, cout, side, stride, padding, run, block, tile,
         num_warps=warps, num_stages=stages,

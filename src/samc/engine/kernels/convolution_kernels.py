@@ -22,11 +22,11 @@ def coarse(values):
 
 
 @triton.jit
-def settled(total):
+def completed(total):
     """The total once the matrix units are done with it, by a move that the compiler cannot see through, and drops.
 
     If nobody asks for a product before a loop goes on, Triton leaves it under way on a Hopper, and assemblers before
-    CUDA 13.3's fill the registers that it still reads: beside other processes it came out wrong.
+    CUDA 13.3's fill the registers that it still reads: residual other processes it came out wrong.
     """
     if INTERPRETED:
         return total
@@ -40,7 +40,7 @@ def product(left, coarse_right, fine_right, total):
         coarse_left = coarse(left)
         total = tl.dot(left - coarse_left, coarse_right, total, input_precision="tf32")
         total = tl.dot(coarse_left, fine_right, total, input_precision="tf32")
-        return settled(tl.dot(coarse_left, coarse_right, total, input_precision="tf32"))
+        return completed(tl.dot(coarse_left, coarse_right, total, input_precision="tf32"))
     return tl.dot(left, coarse_right, total)
 
 
@@ -61,13 +61,13 @@ def inside_taps(top, left, height: tl.constexpr, width: tl.constexpr, SIDE: tl.c
 
 @triton.jit(do_not_specialize=["pixels"])
 def forward_kernel(
-    x, weight, rest, y, mean, variance, scale, shift, beside, pixels,
+    x, weight, rest, y, mean, variance, scale, shift, residual, pixels,
     height: tl.constexpr, width: tl.constexpr, out_height: tl.constexpr, out_width: tl.constexpr,
     CIN: tl.constexpr, COUT: tl.constexpr, SIDE: tl.constexpr, STRIDE: tl.constexpr, PAD: tl.constexpr,
-    EPSILON: tl.constexpr, STEADY: tl.constexpr, BESIDE: tl.constexpr, RECTIFY: tl.constexpr,
+    EPSILON: tl.constexpr, INFERENCE: tl.constexpr, RESIDUAL: tl.constexpr, RELU: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """y[m, n] = Σ_k patch(x)[m, k]·weight[n, k]; if STEADY, with a batch norm in eval mode and what follows it."""
+    """y[m, n] = Σ_k patch(x)[m, k]·weight[n, k]; if INFERENCE, with a batch norm in eval mode and what follows it."""
     TAPS: tl.constexpr = SIDE * SIDE
     K: tl.constexpr = TAPS * CIN
     VECTOR: tl.constexpr = 4 if CIN % 4 == 0 else 1
@@ -95,15 +95,15 @@ def forward_kernel(
         two = tl.load(rest + place, mask=inside_weight, other=0.0)
         total = product(patch, one, two, total)
     place, inside_y = m[:, None] * COUT + n[None, :], (m < pixels)[:, None] & (n < COUT)[None, :]
-    if STEADY:
+    if INFERENCE:
         spread = tl.sqrt(tl.load(variance + n, mask=n < COUT, other=1.0) + EPSILON)
         factor = tl.load(scale + n, mask=n < COUT, other=0.0) / spread
         centre = tl.load(mean + n, mask=n < COUT, other=0.0)
         total = (total - centre[None, :]) * factor[None, :]
         total += tl.load(shift + n, mask=n < COUT, other=0.0)[None, :]
-        if BESIDE:
-            total += tl.load(beside + place, mask=inside_y, other=0.0)
-        if RECTIFY:
+        if RESIDUAL:
+            total += tl.load(residual + place, mask=inside_y, other=0.0)
+        if RELU:
             total = tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL)
     tl.store(y + place, total, mask=inside_y)
 
@@ -139,7 +139,7 @@ def strided_back_kernel(
         j = b[:, None] + (across * (1 - second))[None, :]
         valid = (i < out_height) & (j < out_width) & (k < taps * COUT)[None, :] & (image < images)[:, None]
         place = tl.multiple_of(((image[:, None] * out_height + i) * out_width + j) * COUT, (1, VECTOR))
-        slope = tl.load(dy + place + channel[None, :], mask=valid, other=0.0)
+        grad = tl.load(dy + place + channel[None, :], mask=valid, other=0.0)
         if SIDE == 3:
             row, column = 1 - down + 2 * down * first, 1 - across + 2 * across * second
         else:
@@ -150,7 +150,7 @@ def strided_back_kernel(
         inside_weight = (k < taps * COUT)[:, None] & (n < CIN)[None, :]
         one = tl.load(weight + there, mask=inside_weight, other=0.0)
         two = tl.load(rest + there, mask=inside_weight, other=0.0)
-        total = product(slope, one, two, total)
+        total = product(grad, one, two, total)
     i, j = 2 * a + down, 2 * b + across
     place = ((image * height + i) * width + j)[:, None] * CIN + n[None, :]
     tl.store(dx + place, total, mask=((image < images) & (i < height) & (j < width))[:, None] & (n < CIN)[None, :])
@@ -191,12 +191,12 @@ def weight_kernel(
         valid = (i >= 0) & (i < height) & (j >= 0) & (j < width) & (m < high)[None, :] & (k < K)[:, None]
         patch = tl.load(x + offset[:, None] + base[None, :], mask=valid, other=0.0)
         there = m[:, None] * COUT + n[None, :]
-        slope = tl.load(dy + there, mask=(m < high)[:, None] & (n < COUT)[None, :], other=0.0)
-        if slope.dtype == tl.float32:
-            rough = coarse(slope)
-            total = product(patch, rough, slope - rough, total)
+        grad = tl.load(dy + there, mask=(m < high)[:, None] & (n < COUT)[None, :], other=0.0)
+        if grad.dtype == tl.float32:
+            rough = coarse(grad)
+            total = product(patch, rough, grad - rough, total)
         else:
-            total = product(patch, slope, slope, total)
+            total = product(patch, grad, grad, total)
     # in the order of the parameter's own elements: out, in, row, column
     place = n[None, :] * K + ((k % CIN) * TAPS + k // CIN)[:, None]
     whole = tl.program_id(1).to(tl.int64) * (K * COUT)

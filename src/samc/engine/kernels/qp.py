@@ -12,7 +12,7 @@ from torch import Tensor
 def exchange(table, target, k, ROWS, COLUMNS, LINE):
     """One variable changes sides between free and pinned (a principal pivot): doing it twice changes nothing.
 
-    Afterwards `target` holds the solution for free variables and the slope for pinned ones.
+    Afterwards `target` holds the solution for free variables and the grad for pinned ones.
     """
     row = tl.sum(tl.where(k == ROWS, table, 0.0), 0)
     column = tl.sum(tl.where(k == COLUMNS, table, 0.0), 1)
@@ -48,11 +48,11 @@ def dual_kernel(gram, overlaps, weights, count, margin, ridge, tolerance, most, 
     objected = going
     pivots = 0
     while going & (pivots < most):
-        slopes = tl.where(free | (line >= count), -float("inf"), target)
-        steepest = tl.max(slopes, 0)
+        grads = tl.where(free | (line >= count), -float("inf"), target)
+        steepest = tl.max(grads, 0)
         going = steepest > least
         if going:
-            k = tl.min(tl.where(slopes == steepest, line, SIZE), 0)
+            k = tl.min(tl.where(grads == steepest, line, SIZE), 0)
             table, target = exchange(table, target, k, rows, columns, line)
             free = free | (line == k)
             pivots += 1

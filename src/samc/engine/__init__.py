@@ -1,0 +1,18 @@
+"""The engine: gradients, features and what a device needs for them; the only room that knows graphs, queues, kernels."""
+
+from samc.engine.cpu import PRECISIONS
+from samc.engine.engine import Engine
+from samc.engine.flat import Batch, descend, flat_gradient, flat_parameters, padded, trainable
+from samc.engine.plain import gradient
+
+__all__ = [
+    "PRECISIONS",
+    "Batch",
+    "Engine",
+    "descend",
+    "flat_gradient",
+    "flat_parameters",
+    "gradient",
+    "padded",
+    "trainable",
+]

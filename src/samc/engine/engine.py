@@ -1,0 +1,211 @@
+"""The engine behind a learner: gradients of many groups of images at once, features, and all that a device needs for it.
+
+Where it knows the network (program.py) it takes the fast way of its device, else the plain way; the numbers are the
+same. What a learner calls here says what is computed, never how.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from samc.clock import Clock
+from samc.engine import cpu, plain
+from samc.engine.batch_norm import RunningStats
+from samc.engine.cpu import GradViews
+from samc.engine.cuda import Folding
+from samc.engine.deferred import Deferred, DeferredQueue, to_host_async
+from samc.engine.flat import Batch, descend, flat_gradient, trainable
+from samc.engine.graphs import Constants, CudaGraphCache
+from samc.engine.program import compile_program
+from samc.models.classifier import Classifier
+from samc.models.modes import in_mode
+
+Result = TypeVar("Result")
+FAST = {"cpu": "a core per past task, gradients by hand", "cuda": "all past tasks in one recorded batch"}
+PLAIN = {"cpu": "one past task after the other by autograd", "cuda": "one past task after the other, as a graph"}
+
+
+class Engine:
+    """Gradients of one network, whose parameters stay where they are in memory while it learns.
+
+    Every group of images gets a gradient as if it were alone, with the batch statistics of its own images. Running
+    statistics move once per group, in the order of the groups. Past tasks' gradients may be of less `precision`.
+    """
+
+    def __init__(self, model: Classifier, precision: str = "float32"):
+        self.model = model
+        self.precision = precision
+        self.device = next(model.parameters()).device
+        self.clock = Clock(self.device)
+        self.deferred = DeferredQueue(lag=1 if self.device.type == "cuda" else 0)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look at the network again: its parameters may lie elsewhere, be more than before, or be frozen."""
+        self.deferred.flush()
+        self.parameters = trainable(self.model)
+        self.length = sum(parameter.numel() for parameter in self.parameters)
+        constants = Constants()
+        self.graphs = CudaGraphCache(self.device, constants)
+        self.program, self.why_plain = compile_program(self.model)
+        norms = self.program.norms if self.program else ()
+        self.running_stats = RunningStats(norms, constants)
+        self.folding: Folding | None = None
+        if self.program and self.device.type == "cuda":
+            self.folding = Folding(self.model, self.program, constants)
+        self.known: list[int] = []
+        self.parts: list[Batch] = []
+        self.past: tuple[Tensor, ...] = ()
+        self.space = torch.empty(0, self.length)
+        self.views: list[GradViews] = []
+
+    @property
+    def way(self) -> str:
+        """Which way gradients take, and why, in one line."""
+        if self.program:
+            return f"fast: {FAST[self.device.type]}"
+        recorded = f"; not recorded: {self.graphs.refusal}" if self.graphs.refusal else ""
+        return f"plain: {PLAIN[self.device.type]} ({self.why_plain}{recorded})"
+
+    def step(self, gradient: Float[Tensor, "p"], lr: float) -> None:
+        """One step of plain SGD."""
+        descend(self.model, gradient, lr)
+
+    def gradient(
+        self, batches: Sequence[Batch], weights: Sequence[float] | None = None
+    ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+        """The gradient of the mean loss over all images as one group; `weights`, one per batch, scale the losses."""
+        sizes = [len(batch.y) for batch in batches]
+        if self.device.type == "cpu" or self.single_value([sum(sizes)]):
+            return plain.gradient(self.model, batches, weights)
+        scales = torch.tensor([1.0] * len(sizes) if weights is None else weights) / sum(sizes)
+        shares = torch.repeat_interleave(scales, torch.tensor(sizes)).to(self.device)
+        inputs = *self.joined(batches), shares
+        self.model.train()
+        if self.folding is None:
+            grad, loss = self.recorded(plain.masked_gradient, *inputs, model=self.model)
+            return grad.clone(), loss.clone()
+        rows, losses = self.graphs(("one", sum(sizes)), partial(self.folded, (sum(sizes),), ("float32",)), *inputs)
+        return rows[0], losses[0].clone()
+
+    def gradients(
+        self, memories: Sequence[Sequence[Batch]], batch: Batch
+    ) -> tuple[Float[Tensor, "g p"], Float[Tensor, ""]]:
+        """One row per memory, of whatever batches it consists, and last the batch's own; and the batch's loss.
+
+        The batch's row is always in float32. The rows are overwritten by the next call.
+        """
+        groups = [*memories, [batch]]
+        sizes = tuple(sum(len(part.y) for part in group) for group in groups)
+        precisions = (*[self.precision] * len(memories), "float32")
+        self.model.train()
+        if self.device.type == "cpu":
+            return self.on_cpu(groups, sizes, precisions)
+        known = [self.model.heads.version, *(id(part.x) for group in memories for part in group)]
+        if known != self.known:  # which stays the same for a whole task
+            self.parts = [part for group in memories for part in group]  # held, so that no other gets their id
+            self.known, self.past = known, self.joined(self.parts)
+        folded = self.folding is not None and not self.single_value(sizes)
+        function = partial(self.together, self.folded if folded else self.one_by_one, sizes, precisions)
+        rows, losses = self.graphs(("many", sizes), function, *self.past, *self.joined([batch]))
+        return rows, losses[-1].clone()
+
+    def on_cpu(
+        self, groups: Sequence[Sequence[Batch]], sizes: tuple[int, ...], precisions: tuple[str, ...]
+    ) -> tuple[Tensor, Tensor]:
+        """Rows are the same place every time, since fresh pages cost more than writing them."""
+        if len(self.space) < len(groups):
+            self.space = torch.empty(len(groups), self.length)
+            self.views = [self.grad_views(row) for row in self.space]
+        rows = self.space[: len(groups)]
+        if self.program is None or self.single_value(sizes):
+            for row, group, precision in zip(rows, groups, precisions, strict=True):
+                with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+                    grad, loss = plain.gradient(self.model, group)
+                row.copy_(grad)
+            return rows, loss
+        losses, moments = cpu.gradients(self.model, self.program, groups, self.views[: len(groups)], precisions)
+        self.running_stats.update(sizes, moments)
+        return rows, losses[-1]
+
+    def grad_views(self, row: Float[Tensor, "p"]) -> GradViews:
+        parts = row.split([parameter.numel() for parameter in self.parameters])
+        return {parameter: part.view_as(parameter) for part, parameter in zip(parts, self.parameters, strict=True)}
+
+    def joined(self, batches: Sequence[Batch]) -> tuple[Tensor, Tensor, Tensor]:
+        """Images, labels, and among which classes each image's is."""
+        tasks = [torch.full_like(batch.y, batch.task) for batch in batches]
+        x, y = torch.cat([batch.x for batch in batches]), torch.cat([batch.y for batch in batches])
+        return x, y, self.model.heads.masks(torch.cat(tasks))
+
+    def together(
+        self, gradients: Callable[..., tuple[Tensor, Tensor]], sizes: tuple[int, ...], precisions: tuple[str, ...],
+        *images: Tensor,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        past, now = images[:3], images[3:]
+        return gradients(sizes, precisions, *(torch.cat(pair) for pair in zip(past, now, strict=True)))
+
+    def folded(
+        self, sizes: tuple[int, ...], precisions: tuple[str, ...], x: Tensor, y: Tensor, masks: Tensor,
+        weights: Tensor | None = None,
+    ) -> tuple[Float[Tensor, "g p"], Float[Tensor, "g"]]:  # fmt: skip
+        """On a GPU the fast way."""
+        assert self.folding is not None
+        rows, losses, moments = self.folding.gradients(sizes, precisions, x, y, masks, weights)
+        self.running_stats.update(sizes, moments)
+        return rows, losses
+
+    def one_by_one(
+        self, sizes: tuple[int, ...], precisions: tuple[str, ...], x: Tensor, y: Tensor, masks: Tensor
+    ) -> tuple[Float[Tensor, "g p"], Float[Tensor, "g"]]:
+        """On a GPU the plain way: the loop of public implementations, in a form that can be recorded."""
+        found = []
+        parts = x.split(sizes), y.split(sizes), masks.split(sizes)
+        for size, precision, *part in zip(sizes, precisions, *parts, strict=True):
+            shares = torch.full((size,), 1 / size, device=x.device)
+            with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
+                found.append(plain.masked_gradient(self.model, *part, shares))
+        rows, losses = zip(*found, strict=True)
+        return torch.stack(rows), torch.stack(losses)
+
+    def single_value(self, sizes: Sequence[int]) -> bool:
+        """Whether a group may end in a single value per channel, which has no variance: BatchNorm knows what to do."""
+        return min(sizes) == 1 and self.model.found.grid == (1, 1)
+
+    def features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b ..."]:
+        """Of images, from the network in eval mode."""
+        with in_mode(self.model, "eval"):
+            return self.model.features(x) if self.folding is None else self.folding.infer(x)
+
+    def recorded(
+        self, function: Callable[..., tuple[Tensor, ...]], *tensors: Tensor, **fixed: Hashable
+    ) -> tuple[Tensor, ...]:
+        """function(*tensors, **fixed), on a GPU recorded once for each value of `fixed` and each shape of the tensors.
+
+        What it returns is overwritten by the next call. What else it reads must stay where it is; the heads' classes
+        are looked after here.
+        """
+        shapes = tuple(tensor.shape for tensor in tensors)
+        key = (function.__qualname__, shapes, tuple(fixed.items()), self.model.heads.version)
+        return self.graphs(key, partial(function, **fixed), *tensors)
+
+    def gradient_of(
+        self, loss: Callable[..., Float[Tensor, ""]], *tensors: Tensor, **fixed: Hashable
+    ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+        """The gradient of loss(*tensors, **fixed), whatever that is, and its value; the network is in train mode."""
+        self.model.train()
+        grad, value = self.recorded(self.autograd, *tensors, loss=loss, **fixed)
+        return grad, value.clone()
+
+    def autograd(self, *tensors: Tensor, loss: Callable[..., Tensor], **fixed: Hashable) -> tuple[Tensor, Tensor]:
+        return flat_gradient(self.model, loss(*tensors, **fixed))
+
+    def when_on_host(self, tensor: Tensor, work: Callable[[np.ndarray], Result]) -> Deferred[Result]:
+        """work(tensor as an array), as soon as that costs the device no time; in the order of the calls."""
+        array = to_host_async(tensor)
+        return self.deferred.put(lambda: work(array()))

@@ -1,0 +1,49 @@
+"""Batches, and a network's gradients and parameters as flat vectors; frozen parameters are no part of them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+
+class Batch(NamedTuple):
+    """Images in [0, 1], labels of the stream, and the one task they all belong to."""
+
+    x: Float[Tensor, "b c h w"]
+    y: Int64[Tensor, "b"]
+    task: int
+
+
+def trainable(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that learn, in the order of every flat vector."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def flat_gradient(model: nn.Module, loss: Float[Tensor, ""]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+    """The gradient of any loss as one vector, and the loss detached; zero where a parameter has no part in it."""
+    grads = torch.autograd.grad(loss, trainable(model), materialize_grads=True)
+    return torch.cat([grad.flatten() for grad in grads]), loss.detach()
+
+
+@torch.no_grad()
+def flat_parameters(model: nn.Module) -> Float[Tensor, "p"]:
+    """A copy of all parameters as one vector, in the order of the gradients."""
+    return torch.cat([parameter.flatten() for parameter in trainable(model)])
+
+
+@torch.no_grad()
+def descend(model: nn.Module, gradient: Float[Tensor, "p"], lr: float) -> None:
+    """One step of plain SGD along a flat gradient."""
+    parameters: list[Tensor] = list(trainable(model))
+    parts = gradient.split([parameter.numel() for parameter in parameters])
+    grads = [part.view_as(parameter) for part, parameter in zip(parts, parameters, strict=True)]
+    torch._foreach_sub_(parameters, grads, alpha=lr)
+
+
+def padded(vector: Float[Tensor, "p"], sizes: Sequence[int], model: nn.Module) -> Float[Tensor, "q"]:
+    """A flat vector from before some parameters grew: each of them gets zeros for what is new, at its end."""
+    now = [parameter.numel() for parameter in trainable(model)]
+    pairs = zip(vector.split(list(sizes)), now, strict=True)
+    return torch.cat([torch.cat([part, part.new_zeros(size - len(part))]) for part, size in pairs])

@@ -1,0 +1,1 @@
+"""Triton kernels, imported only where there is a GPU, and what compiles and launches them."""

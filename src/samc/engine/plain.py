@@ -1,0 +1,56 @@
+"""The plain way, by torch's own means: one group of images, one forward pass, one gradient by autograd.
+
+Right for every network. The fast ways (cpu.py, cuda.py) must give the same numbers.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+from torch.nn import functional as F
+
+from samc.engine.flat import Batch, flat_gradient
+from samc.models.classifier import Classifier
+
+
+def gradient(
+    model: Classifier, batches: Sequence[Batch], weights: Sequence[float] | None = None
+) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+    """The gradient of the mean cross-entropy over all the images, each against its own task's classes; and that loss.
+
+    All images go through the network as one batch; the model is left in train mode and its running batch-norm
+    statistics move once. `weights`, one per batch, scale the losses of its images before the mean is taken.
+    """
+    model.train()
+    features = model.features(torch.cat([batch.x for batch in batches]))
+    return flat_gradient(model, loss_of(model, features, batches, weights))
+
+
+def loss_of(
+    model: Classifier,
+    features: Float[Tensor, "b ..."],
+    batches: Sequence[Batch],
+    weights: Sequence[float] | None = None,
+) -> Float[Tensor, ""]:
+    """The mean cross-entropy of all the images, from what the network made of them."""
+    losses, count = [], 0
+    for number, batch in enumerate(batches):
+        logits = model.logits(features[count : count + len(batch.y)], batch.task)
+        loss = F.cross_entropy(logits, model.heads.positions(batch.y, batch.task), reduction="sum")
+        losses.append(loss if weights is None else weights[number] * loss)
+        count += len(batch.y)
+    return torch.stack(losses).sum() / count
+
+
+def masked_gradient(
+    model: Classifier,
+    x: Float[Tensor, "b c h w"],
+    y: Int64[Tensor, "b"],
+    masks: Bool[Tensor, "b n"],
+    weights: Float[Tensor, "b"],
+) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+    """The same in a form that can be recorded: which classes an image chooses between is a tensor, `weights` add up."""
+    logits = model.heads.linear(model.pooled(model.features(x)).float())
+    losses = F.cross_entropy(logits.masked_fill(~masks, -torch.inf), y, reduction="none")
+    return flat_gradient(model, (losses * weights).sum())

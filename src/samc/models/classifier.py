@@ -1,0 +1,121 @@
+"""A classifier: any network that turns images into features, and heads that turn features into logits per task."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from samc.errors import ConfigError
+from samc.models.heads import Heads
+from samc.models.modes import in_mode
+
+PATCH = 4
+# pixels per side of a cell, where a network has no map of its own and saliency is taken at the pixels
+Kind = Literal["map", "tokens", "vector"]
+# "vector" also stands for tokens that lie on no grid: they too have no part of the image of their own
+
+
+class Features(NamedTuple):
+    """What a network makes of images: which kind, how many numbers, on which grid its parts of the image lie.
+
+    `prefix` counts the tokens before those of the grid, such as a class token. `channels_first` says that the network
+    reads its images in that order only, where others also take them with their channels last in memory.
+    """
+
+    kind: Kind
+    width: int
+    grid: tuple[int, int]
+    prefix: int = 0
+    channels_first: bool = False
+
+
+class Classifier(nn.Module):
+    """`features` is the network, `logits` one task's head on its pooled features.
+
+    Images come in [0, 1]; with `mean` and `std` the network sees them normalised.
+    """
+
+    mean: Tensor | None
+    std: Tensor | None
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        heads: Heads,
+        found: Features,
+        normalisation: tuple[Sequence[float], Sequence[float]] | None = None,
+    ):
+        super().__init__()
+        self.backbone = backbone
+        self.heads = heads
+        self.found = found
+        for name, values in zip(("mean", "std"), normalisation or (None, None), strict=True):
+            tensor = None if values is None else torch.tensor(values, dtype=torch.float32)[:, None, None]
+            self.register_buffer(name, tensor, persistent=False)
+
+    def features(self, x: Float[Tensor, "b c h w"], **layers: Any) -> Float[Tensor, "b ..."]:
+        """A map (b, d, i, j), tokens (b, n, d) or a vector (b, d)."""
+        x = x.contiguous() if self.found.channels_first else x
+        return self.backbone(self.normalised(x), **layers)
+
+    def normalised(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
+        return x if self.mean is None else (x - self.mean) / self.std
+
+    def pooled(self, features: Float[Tensor, "b ..."]) -> Float[Tensor, "b d"]:
+        """One vector per image: the mean over the map or over all tokens."""
+        if features.ndim == 4:
+            return features.mean((2, 3))
+        return features.mean(1) if features.ndim == 3 else features
+
+    def logits(self, features: Float[Tensor, "b ..."], task: int) -> Float[Tensor, "b k"]:
+        """Of the task's classes, in ascending order of class."""
+        return self.heads(self.pooled(features), task)
+
+    def forward(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
+        return self.logits(self.features(x), task)
+
+
+@torch.no_grad()
+def probe(backbone: nn.Module, image_shape: tuple[int, int, int]) -> Features:
+    """One forward pass of empty images: what the network makes of them. Nothing in the network changes."""
+    parameter = next(backbone.parameters(), torch.empty(0))
+    x = torch.zeros(2, *image_shape, device=parameter.device, dtype=parameter.dtype)
+    prefix = getattr(backbone, "num_prefix_tokens", None)
+    with in_mode(backbone, "eval"):
+        try:
+            features = backbone(x)
+        except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ConfigError(f"the network does not take images of {image_shape}: {reason}") from None
+        found = described(features, image_shape, prefix)
+        try:
+            backbone(x.contiguous(memory_format=torch.channels_last))
+        except RuntimeError:  # such as view(b, -1) of a map
+            return found._replace(channels_first=True)
+    return found
+
+
+def described(features: Any, image_shape: tuple[int, int, int], prefix: int | None) -> Features:
+    _, height, width = image_shape
+    at_pixels = -(-height // PATCH), -(-width // PATCH)
+    if isinstance(features, Tensor) and features.ndim == 4:
+        return Features("map", features.shape[1], (features.shape[2], features.shape[3]))
+    if isinstance(features, Tensor) and features.ndim == 3:
+        count, grid = token_grid(features.shape[1], height, width, prefix)
+        return Features("tokens" if grid else "vector", features.shape[2], grid or at_pixels, count)
+    if isinstance(features, Tensor) and features.ndim == 2:
+        return Features("vector", features.shape[1], at_pixels)
+    shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+    raise ConfigError(f"a network gives a map (b, d, i, j), tokens (b, n, d) or a vector (b, d); got {shape}")
+
+
+def token_grid(tokens: int, height: int, width: int, prefix: int | None) -> tuple[int, tuple[int, int] | None]:
+    """How many tokens come before those of the grid, and the grid, with the image's proportions; None if there is none."""
+    for count in (0, 1, 2, 4, 5) if prefix is None else (prefix,):
+        for rows in range(1, tokens - count + 1):
+            columns, rest = divmod(tokens - count, rows)
+            if not rest and rows * width == columns * height:
+                return count, (rows, columns)
+    return prefix or 0, None

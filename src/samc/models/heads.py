@@ -1,0 +1,119 @@
+"""Heads: one linear layer of all classes, of which each task sees its own; it grows as classes arrive."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from samc.errors import ConfigError
+from samc.models.start import seeded
+
+
+class Heads(nn.Module):
+    """Which classes a task chooses between, and the logits of those classes.
+
+    `num_classes` fixes how many classes there are; with None there are as many as have been seen.
+    """
+
+    def __init__(self, width: int, num_classes: int | None, seed: int = 0):
+        super().__init__()
+        self.width, self.seed = width, seed
+        self.grows = num_classes is None
+        self.build(num_classes or 0)
+        self.task_classes: dict[int, tuple[int, ...]] = {}
+        self.version = 0
+        # of everything above: who has recorded a computation on the heads must record it again when this has changed
+        self.table: Tensor | None = None  # both are made from task_classes, where they are needed
+        self.ordered: dict[int, Tensor] = {}
+
+    def build(self, count: int) -> None:
+        """The parameters of so many classes, drawn as torch does."""
+        self.linear = linear(self.width, count)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.linear.weight)
+
+    def assign(self, task: int, classes: Sequence[int]) -> None:
+        """Say which classes a task chooses between."""
+        if self.grows and max(classes, default=0) >= self.num_classes:
+            self.grow(max(classes) + 1)
+        if not all(0 <= label < self.num_classes for label in classes):
+            raise ConfigError(f"task {task} has classes {tuple(classes)}, the network only 0 to {self.num_classes - 1}")
+        known = tuple(sorted(set(classes)))
+        if self.task_classes.get(task) != known:
+            self.task_classes[task] = known
+            self.changed(task)
+
+    def changed(self, *tasks: int) -> None:
+        self.table, self.version = None, self.version + 1
+        for task in tasks or tuple(self.ordered):
+            self.ordered.pop(task, None)
+
+    @torch.no_grad()
+    def grow(self, count: int) -> None:
+        """More classes: old ones keep their parameters; new ones depend on the seed and on how many there were."""
+        before = self.num_classes
+        with seeded(self.seed + before):
+            new = linear(self.width, count - before).to(self.linear.weight)
+        self.linear.weight = nn.Parameter(torch.cat([self.linear.weight, new.weight]))
+        self.linear.bias = nn.Parameter(torch.cat([self.linear.bias, new.bias]))
+        self.linear.out_features = count
+        self.changed()
+
+    @torch.no_grad()
+    def shrink(self, count: int) -> None:
+        """Only the first classes: for a copy of an older state."""
+        self.linear.weight = nn.Parameter(self.linear.weight[:count], self.linear.weight.requires_grad)
+        self.linear.bias = nn.Parameter(self.linear.bias[:count], self.linear.bias.requires_grad)
+        self.linear.out_features = count
+        self.changed()
+
+    def forward(self, pooled: Float[Tensor, "b d"], task: int) -> Float[Tensor, "b k"]:
+        """Logits of the task's classes, in ascending order of class."""
+        columns = self.columns(task)
+        return F.linear(pooled, self.linear.weight[columns], self.linear.bias[columns])
+
+    def columns(self, task: int) -> slice | Int64[Tensor, "k"]:
+        """Where a task's classes are among all: neighbours as a slice, whose gradient is a copy, no scattered sum."""
+        classes = self.task_classes[task]
+        if classes == tuple(range(classes[0], classes[-1] + 1)):
+            return slice(classes[0], classes[-1] + 1)
+        return self.in_order(task, self.linear.weight.device)
+
+    def in_order(self, task: int, device: torch.device) -> Int64[Tensor, "k"]:
+        """A task's classes on a device: sent there once, since nothing may be sent while a graph is recorded."""
+        if task not in self.ordered or self.ordered[task].device != device:
+            self.ordered[task] = torch.tensor(self.task_classes[task], device=device)
+        return self.ordered[task]
+
+    def positions(self, y: Int64[Tensor, "b"], task: int) -> Int64[Tensor, "b"]:
+        """Labels of the stream as positions in the task's logits."""
+        return torch.searchsorted(self.in_order(task, y.device), y)
+
+    def masks(self, tasks: Int64[Tensor, "b"]) -> Bool[Tensor, "b n"]:
+        """Which of all classes each image chooses between, by its task."""
+        if self.table is None or self.table.device != tasks.device:
+            table = torch.zeros(max(self.task_classes) + 1, self.num_classes, dtype=torch.bool)
+            for task, classes in self.task_classes.items():
+                table[task, list(classes)] = True
+            self.table = table.to(tasks.device)
+        return self.table[tasks]
+
+    def get_extra_state(self) -> dict:
+        return {"task_classes": self.task_classes}
+
+    def set_extra_state(self, state: dict) -> None:
+        self.task_classes = dict(state["task_classes"])
+        self.changed()
+
+
+def linear(width: int, count: int) -> nn.Linear:
+    """torch's own layer; one of no class at all is not drawn, torch would warn."""
+    if count:
+        return nn.Linear(width, count)
+    empty = nn.Linear(width, 1)
+    empty.weight, empty.bias = nn.Parameter(empty.weight[:0].detach()), nn.Parameter(empty.bias[:0].detach())
+    return empty
