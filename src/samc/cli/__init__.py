@@ -1,5 +1,6 @@
 """The command line. Nothing imports it; everything it does is a call that Python users have too."""
 
+import importlib
 import signal
 import sys
 import threading
@@ -8,9 +9,9 @@ from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
-from samc.cli import data, demo, memory, report, reproduce, run
-from samc.cli.drawing import plain_where_needed
+from samc.cli.characters import replace_unknown_characters
 from samc.errors import UserError
 from samc.version import VERSION
 
@@ -41,6 +42,44 @@ Examples:
 
   samc demo                                      three methods and a picture
 """
+COMMANDS = {
+    "run": ("samc.cli.run", "Learn a stream with one method and write a record."),
+    "demo": ("samc.cli.demo", "Three methods on the embedded stream at equal true bytes."),
+    "models": ("samc.cli.models", "List every method; or one of them with its flags."),
+    "report": ("samc.cli.report", "Runs side by side: mean and deviation over seeds."),
+    "reproduce": ("samc.cli.reproduce", "Tables and figures of the paper."),
+    "results": ("samc.cli.report", "One page of all runs of the paper's tables and figures."),
+    "compare": ("samc.cli.report", "Two runs in detail, if they were made on equal terms."),
+    "data": ("samc.cli.data", "Data sets: list, check, fetch."),
+    "memory": ("samc.cli.memory", "What a run remembers: info, show, audit."),
+}
+# where each command is, and what it does in one line; a module is imported when its command is used
+PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None}
+
+
+class LazyGroup(TyperGroup):
+    """Commands that are imported when they are used: --help and --version need none of them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        if hasattr(module, "app"):
+            command = typer.main.get_command(module.app)
+        else:
+            alone = typer.Typer(**PLAIN)
+            kind = {"cls": module.COMMAND_CLASS} if hasattr(module, "COMMAND_CLASS") else {}
+            alone.command(cmd_name, **kind)(getattr(module, cmd_name))
+            command = typer.main.get_command(alone)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, meaning) for name, (_, meaning) in COMMANDS.items()])
 
 
 def app() -> typer.Typer:
@@ -48,25 +87,16 @@ def app() -> typer.Typer:
     commands = typer.Typer(
         help=HELP,
         no_args_is_help=True,
-        add_completion=False,
-        rich_markup_mode=None,
+        cls=LazyGroup,
         context_settings={"token_normalize_func": lambda token: token.replace("_", "-")},
+        **PLAIN,
     )
     commands.callback()(samc)
-    commands.command("run")(run.command())
-    commands.command("demo")(demo.demo)
-    commands.command("models")(report.models)
-    commands.command("report")(report.report)
-    commands.command("reproduce")(reproduce.reproduce)
-    commands.command("results")(report.results)
-    commands.command("compare")(report.compare)
-    commands.add_typer(data.app, name="data")
-    commands.add_typer(memory.app, name="memory")
     return commands
 
 
-def show_version(asked: bool) -> None:
-    if asked:
+def show_version(wanted: bool) -> None:
+    if wanted:
         print(VERSION)
         raise typer.Exit
 
@@ -81,7 +111,7 @@ def samc(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; a mistake that the user can mend is one line and exit code 2."""
-    plain_where_needed()
+    replace_unknown_characters()
     try:
         with orderly():
             result = typer.main.get_command(app())(args=arguments, prog_name="samc", standalone_mode=False)
@@ -114,14 +144,14 @@ def orderly() -> Iterator[None]:
 
     main_thread = threading.current_thread() is threading.main_thread()
     # one that is ignored, as under nohup, stays so
-    heard = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
-    for each in heard if main_thread else ():
-        signal.signal(each, stop)
+    heard = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    for number in heard if main_thread else ():
+        signal.signal(number, stop)
     try:
         yield
     finally:
-        for each in heard if main_thread else ():
-            signal.signal(each, signal.SIG_DFL)
+        for number in heard if main_thread else ():
+            signal.signal(number, signal.SIG_DFL)
 
 
 def fail(message: str, code: int) -> NoReturn:

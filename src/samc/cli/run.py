@@ -1,28 +1,27 @@
 """`samc run`: one method on one stream, with live bars, a table at the end and a record of each seed on disk."""
 
-import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Any
 
 import torch
-import typer
 from rich.console import Console
 
 from samc.cli.drawing import draw
 from samc.cli.progress import live, row
-from samc.cli.seeds import parse
-from samc.config import RunConfig, flag, resolve
+from samc.cli.flags import GroupedCommand, as_command
+from samc.cli.seeds import parse_seeds
+from samc.config import RunConfig, flag
 from samc.device import choose
 from samc.errors import ConfigError, OutputError
 from samc.experiments.jobs import Job, Outcome, has_memory
 from samc.experiments.local import ON_A_GPU, Alone, Local, threads_each
 from samc.files import write_whole
-from samc.learners import method
+from samc.learners import configure
 from samc.memory.file import FILE
 from samc.record import FILE as RECORD
 from samc.record import RunRecord, claimed_folder
@@ -32,56 +31,43 @@ from samc.report.table import summary
 
 AT_ONCE = {"cuda": ON_A_GPU}
 # seeds by kind of device; on a CPU a single one is busy on all cores already
-
-HELP = """Learn a stream with one method and write a record.
-
-Examples:
-
-  samc run --model samc --dataset split-synthetic --seed 0 --out runs/first
-
-  samc run --model gem --dataset split-cifar100 --n-tasks 3 --samples-per-task 300
-
-  samc run --model gem --dataset split-cifar100 --seeds 0-4 --out runs/gem
-
-  samc run --dataset folder:my-pictures --n-tasks 4 --image-size 64 --threshold 0.6
-"""
-
-
-def command() -> Callable[..., None]:
-    """The command, with one flag for each setting: a setting that is added to RunConfig is a flag at once."""
-
-    def run_command(**given: Any) -> None:
-        where = {name: given.pop(name) for name in ("seeds", "data_dir", "device", "out", "diagnose")}
-        execute({name: value for name, value in given.items() if value is not None}, **where)
-
-    hints = get_type_hints(RunConfig)
-    parameters = []
-    for item in fields(RunConfig):
-        default = "" if item.default is None else f"  [default: {item.default}]"
-        option = typer.Option(flag(item.name), help=item.metadata["help"] + default, show_default=False)
-        parameters.append(parameter(item.name, Annotated[hints[item.name] | None, option]))
-    beside = {
-        "seeds": (
-            str,
-            "several runs instead of --seed, each as if it were alone: 0-4, 0,2,5 or 0-2,7; side by side on a GPU, one "
-            "after the other on a CPU, whose cores a single one uses already",
-        ),
-        "data_dir": (Path, "where the data sets are  [default: $SAMC_DATA, else the cache folder]"),
-        "device": (str, "auto, cpu or cuda  [default: auto]"),
-        "out": (Path, "folder for the record; with --seeds, for a folder of each seed  [default: runs/...]"),
-        "diagnose": (bool, "also measure, for samc, how far the paper's lemmas and theorem hold; the run is the same"),
-    }
-    for name, (kind, meaning) in beside.items():
-        option = typer.Option(flag(name), help=meaning, show_default=False)
-        parameters.append(parameter(name, Annotated[kind | None, option]))
-    run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run_command.__annotations__ = {p.name: p.annotation for p in parameters}
-    run_command.__doc__ = HELP
-    return run_command
+EXTRA = {
+    "seeds": (
+        str,
+        "several runs instead of --seed, each as if it were alone: 0-4, 0,2,5 or 0-2,7; side by side on a GPU, one "
+        "after the other on a CPU, whose cores a single one uses already",
+    ),
+    "data_dir": (Path, "where the data sets are  [default: $SAMC_DATA, else the cache folder]"),
+    "device": (str, "auto, cpu or cuda  [default: auto]"),
+    "out": (Path, "folder for the record; with --seeds, for a folder of each seed  [default: runs/...]"),
+    "diagnose": (bool, "also measure, for samc, how far the paper's lemmas and theorem hold; the run is the same"),
+}
+# flags that change where and how often a run is made, not what comes of it
 
 
-def parameter(name: str, annotation: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+def run(**given: Any) -> None:
+    """Learn a stream with one method and write a record.
+
+    Examples:
+
+      samc run --model samc --dataset split-synthetic --seed 0 --out runs/first
+
+      samc run --model gem --dataset split-cifar100 --n-tasks 3 --samples-per-task 300
+
+      samc run --model gem --dataset split-cifar100 --seeds 0-4 --out runs/gem
+
+      samc run --dataset folder:my-pictures --n-tasks 4 --image-size 64 --threshold 0.6
+
+      samc run --model er --backbone resnet18 --codec jpeg:10
+
+      samc run --model er --help                            the flags of one method
+    """
+    where = {name: given.pop(name) for name in EXTRA}
+    execute({name: value for name, value in given.items() if value is not None}, **where)
+
+
+as_command(run, EXTRA)  # a setting that is added to a method is a flag at once
+COMMAND_CLASS = GroupedCommand
 
 
 @dataclass
@@ -116,12 +102,12 @@ def execute(
 ) -> None:
     """Names, values and the places for all records are checked first; a seed that fails does not cost the others."""
     console = Console(markup=False, highlight=False)
-    config, from_preset = resolve(given, method(given.get("model", RunConfig.model)).settings)
+    config, from_preset = configure(given)
     if seeds is not None and "seed" in given:
         raise ConfigError("--seed and --seeds exclude each other; give one of them")
     if seeds is not None and diagnose:
         raise ConfigError("--diagnose takes one seed; give --seed instead of --seeds")
-    numbers = (config.seed,) if seeds is None else parse(seeds)
+    numbers = (config.seed,) if seeds is None else parse_seeds(seeds)
     where = choose("auto" if device is None else device)
     named = f"seed{config.seed}" if seeds is None else f"seeds{seeds.replace(' ', '')}"
     folder = out or Path("runs") / f"{slug(config.dataset)}-{config.model}-{named}-{moment()}"

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from samc.errors import ConfigError
+from samc.models.backbones import describe_features
 from samc.models.heads import Heads
 from samc.models.modes import in_mode
 
@@ -99,16 +100,13 @@ def probe(backbone: nn.Module, image_shape: tuple[int, int, int]) -> Features:
 
 def described(features: Any, image_shape: tuple[int, int, int], prefix: int | None) -> Features:
     _, height, width = image_shape
-    at_pixels = -(-height // PATCH), -(-width // PATCH)
-    if isinstance(features, Tensor) and features.ndim == 4:
+    kind, at_pixels = describe_features(features), (-(-height // PATCH), -(-width // PATCH))
+    if kind == "map":
         return Features("map", features.shape[1], (features.shape[2], features.shape[3]))
-    if isinstance(features, Tensor) and features.ndim == 3:
+    if kind == "tokens":
         count, grid = token_grid(features.shape[1], height, width, prefix)
         return Features("tokens" if grid else "vector", features.shape[2], grid or at_pixels, count)
-    if isinstance(features, Tensor) and features.ndim == 2:
-        return Features("vector", features.shape[1], at_pixels)
-    shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
-    raise ConfigError(f"a network gives a map (b, d, i, j), tokens (b, n, d) or a vector (b, d); got {shape}")
+    return Features("vector", features.shape[1], at_pixels)
 
 
 def token_grid(tokens: int, height: int, width: int, prefix: int | None) -> tuple[int, tuple[int, int] | None]:
