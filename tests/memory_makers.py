@@ -6,8 +6,8 @@ import numpy as np
 from safetensors.numpy import load_file
 from safetensors.numpy import save_file as save_tensors
 
-from samc.memory import Budget, EpisodicMemory, parse, select
-from samc.memory.container import KEY, compact
+from samc.memory import Budget, EpisodicMemory, parse_codec, select
+from samc.memory.container import KEY, compact_json
 from samc.memory.file import checksum, container_bytes
 
 SPECS = (
@@ -25,23 +25,29 @@ SPECS = (
 )
 
 
+def grid_of(shape):
+    """The grid of the saliency maps of these tests: an eighth of the image, as of the reduced ResNet-18."""
+    return -(-shape[1] // 8), -(-shape[2] // 8)
+
+
 def smooth_images(count, shape, seed):
-    """Not noise: deflating and pictures have something to hold on to."""
+    """Not noise: there is something to compress."""
     rng = np.random.default_rng(seed)
     steps = rng.integers(-6, 7, (count, *shape)).cumsum(-1) + rng.integers(40, 200, (count, *shape[:2], 1))
     return np.clip(steps, 0, 255).astype(np.uint8)
 
 
-def filled(spec, shape=(3, 16, 16), *, tasks=(0, 3), count=4, classes=20, accounting="bytes", budget=None, seed=0):
+def filled(spec, shape=(3, 16, 16), *, tasks=(0, 3), count=4, classes=20, seed=0, grid=None, budget=None, **more):
     """A memory with a few images of two tasks; and those images."""
-    memory = EpisodicMemory(parse(spec, shape), classes, budget or Budget(100_000), accounting)
+    grid = grid or grid_of(shape)
+    memory = EpisodicMemory(parse_codec(spec, shape, grid), classes, budget or Budget(100_000), **more)
     rng = np.random.default_rng(seed)
     _, height, width = shape
     images = smooth_images(len(tasks) * count, shape, seed)
     for number, task in enumerate(tasks):
-        maps = rng.integers(0, 256, (count, -(-height // 8), -(-width // 8)), dtype=np.uint8)
-        kept, _ = select(maps, 0.5, height, width, memory.most_pixels)
-        memory.add(task, images[number * count :][:count], kept, rng.integers(0, classes, count))
+        maps = rng.integers(0, 256, (count, *grid), dtype=np.uint8)
+        selection, _ = select(maps, 0.5, height, width, memory.max_pixels)
+        memory.add(task, images[number * count :][:count], selection, rng.integers(0, memory.num_classes, count))
     return memory, images
 
 
@@ -52,5 +58,5 @@ def forged(path, tensors=None, **changes):
     fields = json.loads(header["__metadata__"][KEY]) | changes
     fields.pop("checksum")
     tensors = tensors or load_file(path)
-    text = compact(fields | {"checksum": checksum(fields, tensors)}, sort_keys=True)
+    text = compact_json(fields | {"checksum": checksum(fields, tensors)}, sort_keys=True)
     save_tensors(tensors, path, metadata={KEY: text})

@@ -1,4 +1,4 @@
-"""Completion: kept pixels are sacred, the rules are OpenCV's, and the autoencoder learns a little and then rests."""
+"""Completion: kept pixels never change, the rules are OpenCV's, and the autoencoder learns when it is told to."""
 
 import copy
 
@@ -9,14 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samc.completion import COMPLETIONS, RULES, Completion, parse
-from samc.completion.encoder import Adam, learn_to_encode
+from samc.completion import COMPLETIONS, RULES, Completion, parse_completion, unchanged
 from samc.errors import ConfigError
 from samc.models import InpaintingAutoencoder
 
 
 def pictures(count, shape=(3, 16, 16), share=0.4, seed=0):
-    """Smooth pictures, so that neighbours tell something about dropped pixels; and random masks."""
+    """Smooth images, so that neighbours tell something about dropped pixels; and random masks."""
     rng = np.random.default_rng(seed)
     rows, columns = np.mgrid[: shape[1], : shape[2]]
     waves = rng.uniform(0, 0.4, (count, shape[0], 2, 1, 1))
@@ -27,7 +26,7 @@ def pictures(count, shape=(3, 16, 16), share=0.4, seed=0):
 
 
 def completion(name, channels=3):
-    rule, learnt = parse(name)
+    rule, learnt = parse_completion(name)
     return Completion(rule, InpaintingAutoencoder(channels) if learnt else None)
 
 
@@ -71,8 +70,8 @@ def test_dropped_pixels_do_not_leak_into_the_completion():
     other = np.where(masks[:, None], images, 255 - images)
     for name in COMPLETIONS:
         assert torch.equal(
-            Completion(parse(name)[0], InpaintingAutoencoder(3, seed=1))(images, masks),
-            Completion(parse(name)[0], InpaintingAutoencoder(3, seed=1))(other, masks),
+            Completion(parse_completion(name)[0], InpaintingAutoencoder(3, seed=1))(images, masks),
+            Completion(parse_completion(name)[0], InpaintingAutoencoder(3, seed=1))(other, masks),
         )
 
 
@@ -122,7 +121,9 @@ def test_one_learning_step_is_plain_sgd():
 
 @pytest.mark.parametrize("content_weight", [0.0, 0.3])
 def test_learning_to_encode_is_torchs_adam(content_weight):
-    """In double precision: a bias before a batch norm has no slope but rounding errors, which Adam would blow up."""
+    """In double precision: a bias before a batch norm has no gradient but rounding errors, which Adam would blow up."""
+    from samc.completion.encoder import Adam, learn_to_encode
+
     features, ours = InpaintingAutoencoder(3, seed=1).encoder[0].double(), InpaintingAutoencoder(3).double()
     adam = Adam(ours.parameters(), 0.003)
     for start in (2, 3):  # twice, so that what Adam knows is also forgotten
@@ -145,41 +146,48 @@ def test_learning_to_encode_is_torchs_adam(content_weight):
 
 
 def test_adam_is_torchs_up_to_rounding():
+    from samc.completion.encoder import Adam
+
     random = torch.Generator().manual_seed(0)
     ours = [torch.randn(shape, generator=random) for shape in ((7, 3), (5,), ())]
     theirs = [tensor.clone().requires_grad_() for tensor in ours]
     adam, optimiser = Adam(ours, 0.01), torch.optim.Adam(theirs, 0.01)
     for step in range(200):
-        slopes = tuple(10.0 ** (step % 7 - 5) * torch.randn(tensor.shape, generator=random) for tensor in ours)
-        adam.step(slopes)
-        for tensor, slope in zip(theirs, slopes, strict=True):
-            tensor.grad = slope
+        grads = tuple(10.0 ** (step % 7 - 5) * torch.randn(tensor.shape, generator=random) for tensor in ours)
+        adam.step(grads)
+        for tensor, grad in zip(theirs, grads, strict=True):
+            tensor.grad = grad
         optimiser.step()
         for a, b in zip(ours, theirs, strict=True):
             torch.testing.assert_close(a, b.detach(), rtol=1e-6, atol=1e-7)
 
 
-def test_what_has_not_changed_is_not_painted_again(monkeypatch):
-    asked = []
+def test_what_has_not_changed_is_not_filled_again(monkeypatch):
+    calls = []
 
     def rule(images, masks):
-        asked.append(len(images))
+        calls.append(len(images))
         return RULES["telea"](images, masks)
 
     complete, (images, masks) = Completion(rule), pictures(4)
     first = complete(images, masks)
     assert torch.equal(complete(images.copy(), masks.copy()), first)
-    assert asked == [4]
-    assert complete.painted.nbytes == images.nbytes
+    assert calls == [4]
+    assert complete.cache.nbytes == images.nbytes
     other = masks.copy()
     other[0, 0, 0] ^= True
     assert torch.equal(complete(images, other), Completion(RULES["telea"])(images, other))
-    assert asked == [4, 4]
-    monkeypatch.setattr("samc.completion.painted.MOST_BYTES", images.nbytes)
+    assert calls == [4, 4]
+    monkeypatch.setattr("samc.completion.rule_cache.MAX_BYTES", images.nbytes)
     complete(images[:2], masks[:2])
-    assert len(complete.painted.pictures) == 1
+    assert len(complete.cache.results) == 1
+
+
+def test_unchanged_is_for_memories_that_know_every_pixel():
+    images, masks = pictures(3)
+    np.testing.assert_array_equal(Completion(unchanged)(images, masks).numpy(), truth(images))
 
 
 def test_an_unknown_name_is_refused_with_the_nearest():
     with pytest.raises(ConfigError, match=r"unknown completion 'talea': did you mean 'telea'\? known: zero, telea"):
-        parse("talea")
+        parse_completion("talea")

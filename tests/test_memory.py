@@ -7,13 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samc.errors import ConfigError, DataError
-from samc.memory import Budget, EpisodicMemory, Selection, budget_of, parse
-from samc.memory.budget import parse as parse_budget
+from samc.memory import Budget, EpisodicMemory, Selection, budget_of, parse_budget, parse_codec
 
 
 def memory_of(codec, shape, classes, images, accounting="bytes", **more):
     budget = budget_of(shape, classes, images, accounting)
-    return EpisodicMemory(parse(codec, shape), classes, budget, accounting, **more)
+    return EpisodicMemory(parse_codec(codec, shape), classes, budget, accounting, **more)
 
 
 def images_and_masks(count, shape, share, seed):
@@ -43,7 +42,7 @@ def test_never_above_budget_and_first_in_first_out(accounting, budget, shares, n
         history.append(number)
         counted = memory.nbytes if accounting == "bytes" else memory.nbytes_by_part["colours"]
         assert counted <= memory.budget_bytes
-        assert memory.shelves[0].cost == counted
+        assert memory.by_task[0].cost == counted
         # what is held is an unbroken end of what came, in order
         images, _, labels = memory.recall(0)
         held = images[:, 0, 0, 0].tolist()
@@ -53,15 +52,15 @@ def test_never_above_budget_and_first_in_first_out(accounting, budget, shares, n
         if len(held) < len(history):
             previous = history[-len(held) - 1]
             old = np.full((1, 3, 6, 6), previous, np.uint8)
-            item = memory.item(memory.codec.encode(old, cut(memory, shares[previous], previous))[0], b"\0")
-            assert counted + item.cost > memory.budget_bytes
+            image = memory.stored_image(memory.codec.encode(old, cut(memory, shares[previous], previous))[0], b"\0")
+            assert counted + image.cost > memory.budget_bytes
 
 
 def cut(memory, share, seed):
     """A random mask with its first pixel in it, cut to what fits."""
     masks = images_and_masks(1, (3, 6, 6), share, seed)[1].masks
     masks[0, 0, 0] = True
-    masks[0].flat[memory.most_pixels :] = False
+    masks[0].flat[memory.max_pixels :] = False
     return kept(masks)
 
 
@@ -97,10 +96,10 @@ def test_state_comes_back_and_goes_on_alike():
     for seed in range(8):
         memory.add(seed % 2, *images_and_masks(3, (3, 6, 6), 0.4, seed), np.arange(3))
     fresh.load_state_dict(memory.state_dict())
-    for each in (memory, fresh):
-        each.add(1, *images_and_masks(3, (3, 6, 6), 0.4, 99), np.arange(3))
+    for buffer in (memory, fresh):
+        buffer.add(1, *images_and_masks(3, (3, 6, 6), 0.4, 99), np.arange(3))
     assert fresh.state_dict() == memory.state_dict()
-    assert fresh.shelves[1].cost == memory.shelves[1].cost
+    assert fresh.by_task[1].cost == memory.by_task[1].cost
 
 
 def test_a_state_from_a_larger_budget_keeps_its_newest():
@@ -113,9 +112,9 @@ def test_a_state_from_a_larger_budget_keeps_its_newest():
 
 
 def test_what_cannot_work_is_refused_with_the_remedy():
-    with pytest.raises(ConfigError, match="buffer-size is at least 1 image a task, got 0; the paper uses 10"):
+    with pytest.raises(ConfigError, match="buffer-size is at least 1 image per task, got 0; the paper uses 10"):
         memory_of("raw", (3, 8, 8), 10, 0)
-    with pytest.raises(ConfigError, match="a budget of 2 bytes a task cannot hold one image; raise it"):
+    with pytest.raises(ConfigError, match="a budget of 2 bytes per task cannot hold one image; raise it"):
         memory_of("coo", (1, 1, 1), 10, 1)
     memory = memory_of("coo", (3, 8, 8), 10, 1)
     images, masks = images_and_masks(1, (3, 8, 8), 1, 0)
@@ -134,7 +133,7 @@ def test_the_reservoir_keeps_each_item_with_equal_probability():
     for _ in range(streams):
         memory = memory_of("raw", (1, 1, 1), length, room, reservoir=random)
         for label in range(length):
-            memory.put(0, memory.item(b"x", bytes([label])))
+            memory.put(0, memory.stored_image(b"x", bytes([label])))
         kept = memory.recall(0)[2]
         assert len(kept) == room
         counts[kept] += 1
@@ -147,7 +146,7 @@ def test_the_reservoir_keeps_each_item_with_equal_probability():
 def test_a_reservoir_goes_on_where_its_state_left_off():
     def offer(memory, labels):
         for label in labels:
-            memory.put(0, memory.item(b"x", bytes([label])))
+            memory.put(0, memory.stored_image(b"x", bytes([label])))
 
     random = torch.Generator().manual_seed(1)
     whole, half = (memory_of("raw", (1, 1, 1), 100, 4, reservoir=random) for _ in range(2))
@@ -169,7 +168,7 @@ def test_budgets_in_words(text, total, per_task):
 
 
 def test_a_common_budget_shrinks_earlier_tasks_from_their_oldest():
-    memory = EpisodicMemory(parse("raw", (1, 4, 4)), 10, Budget(6 * 17, per_task=False))
+    memory = EpisodicMemory(parse_codec("raw", (1, 4, 4)), 10, Budget(6 * 17, per_task=False))
     images, _ = images_and_masks(6, (1, 4, 4), 1, 0)
     memory.add(0, images, kept(np.ones((6, 4, 4), bool)), np.arange(6))
     assert memory.images_per_task == {0: 6}

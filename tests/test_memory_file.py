@@ -12,7 +12,7 @@ from safetensors.numpy import save_file as save_tensors
 import samc
 from memory_makers import SPECS, filled, forged
 from samc.errors import DataError, OutputError
-from samc.memory import Budget, EpisodicMemory, parse, select, whole
+from samc.memory import Budget, EpisodicMemory, full_selection, parse_codec, select
 from samc.memory.container import KEY
 from samc.memory.file import container_bytes, load, save
 
@@ -23,7 +23,7 @@ MUTANTS, PARTS = 10_000, 10
 def content(memory):
     """All that two equal memories have in common."""
     terms = (memory.codec.spec, memory.codec.image_shape, memory.num_classes, memory.accounting, memory.budget)
-    costs = {task: shelf.cost for task, shelf in memory.shelves.items()}
+    costs = {task: held.cost for task, held in memory.by_task.items()}
     return terms, memory.state_dict(), costs, memory.nbytes_by_part
 
 
@@ -46,23 +46,23 @@ def test_every_codec_comes_back_and_the_bytes_are_the_counted_ones(tmp_path, spe
 def test_a_loaded_memory_goes_on_as_the_saved_one_would(tmp_path, accounting):
     memory, images = filled("coo", accounting=accounting, budget=Budget(2000, per_task=False), count=6)
     loaded = load(memory.save(tmp_path / "memory.samc"))
-    kept, _ = select(np.arange(24, dtype=np.uint8).reshape(6, 2, 2), 0.6, 16, 16, memory.most_pixels)
-    for each in (memory, loaded):
-        each.add(7, images[:6], kept, np.arange(6))
+    kept, _ = select(np.arange(24, dtype=np.uint8).reshape(6, 2, 2), 0.6, 16, 16, memory.max_pixels)
+    for buffer in (memory, loaded):
+        buffer.add(7, images[:6], kept, np.arange(6))
     assert content(loaded) == content(memory)
-    assert list(loaded.shelves) == [0, 3, 7]
+    assert list(loaded.by_task) == [0, 3, 7]
 
 
 def test_an_empty_memory_is_a_file_too(tmp_path):
-    memory = EpisodicMemory(parse("coo", (3, 8, 8)), 10, Budget(1000))
+    memory = EpisodicMemory(parse_codec("coo", (3, 8, 8)), 10, Budget(1000))
     path = memory.save(tmp_path / "memory.samc")
     assert path.stat().st_size == container_bytes(path)
     assert content(load(path)) == content(memory)
 
 
 def test_images_out_of_all_proportion_to_their_bytes_are_not_written(tmp_path):
-    memory = EpisodicMemory(parse("thumb:1", (1, 4096, 4096)), 10, Budget(1000))
-    kept, image = whole(1, 4096, 4096), np.zeros((1, 1, 4096, 4096), np.uint8)
+    memory = EpisodicMemory(parse_codec("thumb:1", (1, 4096, 4096)), 10, Budget(1000))
+    kept, image = full_selection(1, 4096, 4096), np.zeros((1, 1, 4096, 4096), np.uint8)
     memory.add(0, image, kept, np.array([1]))
     assert content(load(memory.save(tmp_path / "one.samc"))) == content(memory)
     memory.add(0, image, kept, np.array([2]))
@@ -86,7 +86,7 @@ def test_a_file_is_written_over_only_if_asked(tmp_path):
     assert content(load(path)) == content(memory)
     with pytest.raises(OutputError, match=r"cannot write .*nowhere"):
         memory.save(tmp_path / "nowhere" / "memory.samc")
-    assert [each.name for each in tmp_path.iterdir()] == ["memory.samc"]
+    assert [path.name for path in tmp_path.iterdir()] == ["memory.samc"]
 
 
 def mutated(original, rng):
@@ -161,7 +161,7 @@ def test_ten_thousand_mutants_are_refused_or_equal(tmp_path, part):
         ("coo", {"image_shape": [2, 16, 16]}, "1 or 3 channels"),
         ("coo", {"image_shape": [3, 16]}, "1 or 3 channels"),
         ("raw", {"image_shape": [3, 4096, 4096]}, "too few bytes"),
-        ("raw", {"image_shape": [3, 400, 400]}, "budget of 100000 bytes a task cannot hold one image"),
+        ("raw", {"image_shape": [3, 400, 400]}, "budget of 100000 bytes per task cannot hold one image"),
         (
             "raw",
             {"image_shape": [3, 400, 400], "budget": {"total": 10**12, "per_task": True}},

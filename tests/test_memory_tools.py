@@ -12,11 +12,11 @@ from safetensors.numpy import save_file as save_tensors
 
 from memory_makers import SPECS, filled, forged, smooth_images
 from samc.errors import DataError
-from samc.memory import Budget, EpisodicMemory, Selection, parse, select, whole
+from samc.memory import Budget, EpisodicMemory, Selection, full_selection, parse_codec, select
 from samc.memory.audit import audit
 from samc.memory.container import KEY
 from samc.memory.file import container_bytes, load
-from samc.memory.search import RUN, found_runs, matches, runs, telling_runs
+from samc.memory.search import RUN, count_runs, distinctive_runs, matching_originals, run_hashes
 
 MASKED = [spec for spec in SPECS if ("c" in spec and "jpeg" not in spec) or "bitmask" in spec]
 
@@ -122,7 +122,7 @@ WAYS = (
 
 @pytest.mark.parametrize("smuggle", WAYS)
 @pytest.mark.parametrize("spec", ["coo", "raw", "gist:webp:5+cam+deflate"])
-def test_originals_beside_the_memory_are_found(tmp_path, spec, smuggle):
+def test_originals_smuggled_into_the_file_are_found(tmp_path, spec, smuggle):
     memory, images = filled(spec)
     path = memory.save(tmp_path / "memory.samc")
     assert audit(path, images).passed
@@ -146,13 +146,13 @@ def test_bytes_behind_a_picture_are_found(tmp_path, spec):
     """Decoders of pictures stop at the end and do not mind what follows."""
     memory, images = filled(spec, (3, 32, 32))
     hidden = images[0, 0].tobytes()
-    for shelf in memory.shelves.values():
-        old = [item.blob for item in shelf.items]
-        shelf.items.clear()
+    for held in memory.by_task.values():
+        old = [image.blob for image in held.images]
+        held.images.clear()
         for blob in old:
-            picture, rest = memory.codec.halves(blob) if memory.codec.gist else (blob, b"")
-            start = memory.codec.length(len(picture + hidden)) if memory.codec.gist else b""
-            shelf.items.append(memory.item(start + picture + hidden + rest, b"\0"))
+            picture, rest = memory.codec.split(blob) if memory.codec.gist else (blob, b"")
+            start = memory.codec.length_bytes(len(picture + hidden)) if memory.codec.gist else b""
+            held.images.append(memory.stored_image(start + picture + hidden + rest, b"\0"))
     path = memory.save(tmp_path / "memory.samc")
     assert "8 of 8 images carry bytes that their codec would not have written" in audit(path).verdict
     if memory.codec.gist:
@@ -165,11 +165,11 @@ def test_bytes_behind_a_picture_are_found(tmp_path, spec):
 def test_a_picture_that_is_finer_than_its_codec_is_found(tmp_path):
     """WebP of quality 100 under a gist that calls itself webp:5; nothing else is wrong with the file."""
     memory, images = filled("gist:webp:5+cam", (3, 32, 32), tasks=(0,))
-    fine = parse("webp:100", (3, 32, 32)).encode(images, whole(4, 32, 32))
-    for number, item in enumerate(list(memory.shelves[0].items)):
-        pixels = memory.codec.halves(item.blob)[1]
-        blob = memory.codec.length(len(fine[number])) + fine[number] + pixels
-        memory.shelves[0].items[number] = memory.item(blob, item.label)
+    fine = parse_codec("webp:100", (3, 32, 32)).encode(images, full_selection(4, 32, 32))
+    for number, item in enumerate(list(memory.by_task[0].images)):
+        pixels = memory.codec.split(item.blob)[1]
+        blob = memory.codec.length_bytes(len(fine[number])) + fine[number] + pixels
+        memory.by_task[0].images[number] = memory.stored_image(blob, item.label)
     found = audit(memory.save(tmp_path / "memory.samc"))
     assert "4 of 4 images carry bytes that their codec would not have written" in found.verdict
 
@@ -214,7 +214,7 @@ def test_originals_that_are_not_this_memorys_are_a_mistake(tmp_path):
 
 
 def test_an_empty_memory_passes(tmp_path):
-    path = EpisodicMemory(parse("cam", (3, 32, 32)), 10, Budget(5000)).save(tmp_path / "memory.samc")
+    path = EpisodicMemory(parse_codec("cam:4x4", (3, 32, 32)), 10, Budget(5000)).save(tmp_path / "memory.samc")
     assert audit(path, smooth_images(3, (3, 32, 32), 0)).passed
 
 
@@ -228,14 +228,14 @@ def test_runs_are_found_as_a_loop_finds_them(shape):
     piece = noise + images[1, 0].tobytes() + noise + images[2].transpose(1, 2, 0).tobytes() + images[4].tobytes()
     if orders:
         piece += images[5, ::-1].transpose(1, 2, 0).tobytes()
-    known = telling_runs([np.frombuffer(piece, np.uint8)])
+    known = distinctive_runs([np.frombuffer(piece, np.uint8)])
     expected = []
     for number, image in enumerate(images):
         dropped = ~kept.get(number, np.zeros(shape[1:], bool))
         lines = [(plane.tobytes(), dropped.reshape(-1)) for plane in image]
         if orders:
-            beside = np.repeat(dropped.reshape(-1), 3)
-            lines += [(each.transpose(1, 2, 0).tobytes(), beside) for each in (image, image[::-1])]
+            value_dropped = np.repeat(dropped.reshape(-1), 3)
+            lines += [(order.transpose(1, 2, 0).tobytes(), value_dropped) for order in (image, image[::-1])]
         found = {
             line[i : i + RUN]
             for line, gone in lines
@@ -243,17 +243,17 @@ def test_runs_are_found_as_a_loop_finds_them(shape):
             if gone[i : i + RUN].all() and line[i : i + RUN] in piece
         }
         expected.append(len(found))
-    assert found_runs(known, images, kept).tolist() == expected
+    assert count_runs(known, images, kept).tolist() == expected
     assert expected[1] > 0
     assert expected[0] == expected[3] == expected[4] == 0
 
 
 def test_even_areas_ramps_and_repeated_colours_tell_nothing():
     even = [np.full(40, 7), np.arange(40), np.arange(80)[::-2], np.tile([10, 20, 30], 14), np.arange(40) // 9]
-    assert len(telling_runs([each.astype(np.uint8) for each in even])) == 0
+    assert len(distinctive_runs([piece.astype(np.uint8) for piece in even])) == 0
     noise = np.random.default_rng(0).integers(0, 256, 40).astype(np.uint8)
-    assert len(telling_runs([noise, noise[:10]])) == 40 - RUN + 1
-    assert len(np.unique(runs(noise[None]))) == 40 - RUN + 1
+    assert len(distinctive_runs([noise, noise[:10]])) == 40 - RUN + 1
+    assert len(np.unique(run_hashes(noise[None]))) == 40 - RUN + 1
 
 
 def test_an_original_is_known_by_its_kept_pixels():
@@ -261,10 +261,10 @@ def test_an_original_is_known_by_its_kept_pixels():
     originals[11] = originals[4]
     mask = np.random.default_rng(0).random((8, 8)) < 0.3
     image = originals[4] * mask
-    assert matches(image, mask, originals).tolist() == [4, 11]
+    assert matching_originals(image, mask, originals).tolist() == [4, 11]
     image[:, mask] += 1
-    assert matches(image, mask, originals).tolist() == []
-    assert matches(image, mask & False, originals).tolist() == []
+    assert matching_originals(image, mask, originals).tolist() == []
+    assert matching_originals(image, mask & False, originals).tolist() == []
 
 
 def test_the_tools_on_what_a_run_leaves(samc, tmp_path):
@@ -296,7 +296,7 @@ def test_the_tools_on_what_a_run_leaves(samc, tmp_path):
 
 def test_mistakes_are_one_line_and_exit_2(samc, tmp_path):
     filled("cam", (3, 32, 32))[0].save("memory.samc")
-    EpisodicMemory(parse("cam", (3, 32, 32)), 10, Budget(5000)).save("empty.samc")
+    EpisodicMemory(parse_codec("cam:4x4", (3, 32, 32)), 10, Budget(5000)).save("empty.samc")
     Path("empty").mkdir()
     Path("runs/seed0").mkdir(parents=True)
     shutil.copy("memory.samc", "runs/seed0")
@@ -343,25 +343,25 @@ def test_a_run_does_not_write_over_a_memory(samc, tmp_path):
 @pytest.mark.parametrize("spec", ["coo", "jpeg:30", "gist:thumb:4+cam"])
 @pytest.mark.parametrize("shape", [(3, 16, 24), (1, 9, 5)])
 def test_every_kind_of_memory_can_be_drawn(tmp_path, spec, shape):
-    from samc.report.memory_picture import draw
+    from samc.report.memory_picture import draw_memory
 
     memory, _ = filled(spec, shape, tasks=range(5), count=2)
-    draw(memory, tmp_path / "a.png", per_task=6)
+    draw_memory(memory, tmp_path / "a.png", per_task=6)
     drawn = cv2.imread(str(tmp_path / "a.png"))
-    draw(memory, tmp_path / "b.png", per_task=1)
+    draw_memory(memory, tmp_path / "b.png", per_task=1)
     assert drawn.shape[1] > cv2.imread(str(tmp_path / "b.png")).shape[1]
     assert drawn.std() > 10
 
 
 def test_the_map_of_a_whole_image_hides_nothing(tmp_path):
-    memory = EpisodicMemory(parse("cam", (3, 16, 16)), 20, Budget(100_000))
-    kept, _ = select(np.zeros((1, 2, 2), np.uint8), 0.5, 16, 16, memory.most_pixels)
+    memory = EpisodicMemory(parse_codec("cam:2x2", (3, 16, 16)), 20, Budget(100_000))
+    kept, _ = select(np.zeros((1, 2, 2), np.uint8), 0.5, 16, 16, memory.max_pixels)
     images = smooth_images(1, (3, 16, 16), 0)
     memory.add(0, images, kept, np.array([3]))
     path = memory.save(tmp_path / "memory.samc")
     assert "nothing to hide" in audit(path, images).verdict
-    (item,) = memory.shelves[0].items
-    memory.shelves[0].items[0] = memory.item(item.blob[:2] + b"abcd" + item.blob[6:], item.label)
+    (item,) = memory.by_task[0].images
+    memory.by_task[0].images[0] = memory.stored_image(item.blob[:2] + b"abcd" + item.blob[6:], item.label)
     memory.save(path, replace=True)
     assert np.array_equal(load(path).recall(0)[0], images)
     assert "1 of 1 images carry bytes that their codec would not have written" in audit(path).verdict

@@ -1,4 +1,4 @@
-"""How alike images are: mean squared error, PSNR and SSIM over a part of them; pure functions of values in [0, 1]."""
+"""How similar images are: mean squared error, PSNR and SSIM over a part of them; pure functions of values in [0, 1]."""
 
 import math
 
@@ -9,7 +9,7 @@ WINDOW_REACH = 5
 WINDOW_WIDTH = 1.5
 # the Gaussian window of Wang et al. 2004: 11 by 11, deviation 1.5
 LUMINANCE, CONTRAST = 0.01**2, 0.03**2
-# their constants for values in [0, 1]; they keep a quotient of two small numbers calm
+# their constants for values in [0, 1], which keep a quotient of two small numbers stable
 
 
 def squared_error(
@@ -48,8 +48,8 @@ def ssim_map(first: Float[np.ndarray, "n c h w"], second: Float[np.ndarray, "n c
     mean_x, mean_y = local_mean(x), local_mean(y)
     variances = local_mean(x * x) - mean_x**2 + local_mean(y * y) - mean_y**2
     covariance = local_mean(x * y) - mean_x * mean_y
-    alike = (2 * mean_x * mean_y + LUMINANCE) * (2 * covariance + CONTRAST)
-    return alike / ((mean_x**2 + mean_y**2 + LUMINANCE) * (variances + CONTRAST))
+    numerator = (2 * mean_x * mean_y + LUMINANCE) * (2 * covariance + CONTRAST)
+    return numerator / ((mean_x**2 + mean_y**2 + LUMINANCE) * (variances + CONTRAST))
 
 
 def window(size: int) -> Float[np.ndarray, "size size"]:

@@ -1,4 +1,4 @@
-"""`samc memory`: weigh, look into and audit what a run remembers."""
+"""`samc memory`: measure, draw and audit what a run remembers."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,11 +13,11 @@ from samc.errors import DataError, OutputError
 from samc.files import folders_with
 from samc.memory import EpisodicMemory
 from samc.memory.audit import audit as audit_file
+from samc.memory.codec import MAX_UNKNOWN_CLASSES
 from samc.memory.file import FILE, container_bytes
 from samc.memory.file import load as load_file
 from samc.record import FILE as RECORD
 from samc.record import RunRecord
-from samc.report.memory_picture import draw as draw_memory
 from samc.streams import PAPER, open_stream
 from samc.streams.images import read_arrays
 
@@ -25,7 +25,7 @@ FAILED = 1
 # the exit code of an audit that found something
 
 app = typer.Typer(
-    help="What a run remembers: weigh it, look into it, audit it.",
+    help="What a run remembers: measure it, draw it, audit it.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -46,7 +46,7 @@ def info(file: File) -> None:
     """
     path = located(file)
     memory = load_file(path)
-    draw(terms(memory, path), parts(memory, container_bytes(path)), tasks(memory))
+    draw(summary_table(memory, path), parts_table(memory, container_bytes(path)), tasks_table(memory))
 
 
 @app.command()
@@ -65,6 +65,8 @@ def show(
 
       samc memory show runs/first/memory.samc --out memory.png --per-task 10
     """
+    from samc.report.memory_picture import draw_memory  # noqa: PLC0415  (matplotlib takes long to import)
+
     memory = load_file(located(file))
     if not memory.tasks:
         raise DataError(f"{file} remembers no image; there is nothing to show")
@@ -97,13 +99,13 @@ def audit(
 
       samc memory audit runs/second --against split-cifar100
     """
-    found = audit_file(located(file), None if against is None else originals(against, data_dir, seed))
-    typer.echo(found.verdict)
-    raise typer.Exit(0 if found.passed else FAILED)
+    result = audit_file(located(file), None if against is None else read_originals(against, data_dir, seed))
+    typer.echo(result.verdict)
+    raise typer.Exit(0 if result.passed else FAILED)
 
 
 def located(path: Path) -> Path:
-    """A run's folder stands for the memory that it left."""
+    """The path of a memory file; a run's folder stands for the one that it left."""
     if path.is_dir() and not (path / FILE).exists():
         if (path / RECORD).exists():
             model = RunRecord.load(path).config["model"]
@@ -113,7 +115,7 @@ def located(path: Path) -> Path:
     return path / FILE if path.is_dir() else path
 
 
-def originals(against: str, data_dir: Path | None, seed: int) -> UInt8[np.ndarray, "n c h w"]:
+def read_originals(against: str, data_dir: Path | None, seed: int) -> UInt8[np.ndarray, "n c h w"]:
     """Every training image of a data set, or of the user's own arrays."""
     if against == "split-synthetic" or against in PAPER:
         return np.concatenate([task.x.numpy() for task in open_stream(against, data_dir=data_dir, seed=seed)])
@@ -128,23 +130,23 @@ def originals(against: str, data_dir: Path | None, seed: int) -> UInt8[np.ndarra
     return np.ascontiguousarray(x.transpose(0, 3, 1, 2))
 
 
-def terms(memory: EpisodicMemory, path: Path) -> Table:
-    """What the memory is, a line each."""
+def summary_table(memory: EpisodicMemory, path: Path) -> Table:
+    """What the memory is, one line per property."""
     table = Table(title=str(path), title_justify="left", title_style="bold", show_header=False)
     channels, height, width = memory.codec.image_shape
-    budget = f"{memory.budget.total:,} bytes {'a task' if memory.budget.per_task else 'for all tasks'}"
     images = sum(memory.images_per_task.values())
+    unknown = "unknown, at most " if memory.num_classes == MAX_UNKNOWN_CLASSES else ""
     table.add_row("codec", memory.codec.spec)
     table.add_row("images", f"{images:,} of {height}x{width}, {channels} {'channel' if channels == 1 else 'channels'}")
-    table.add_row("kept", f"{share(memory, memory.tasks):.1%} of their pixels")
+    table.add_row("kept", f"{kept_share(memory, memory.tasks):.1%} of their pixels")
     table.add_row("raw, they would take", f"{images * int(np.prod(memory.codec.image_shape)):,} bytes")
-    table.add_row("classes", f"{memory.num_classes:,}")
-    table.add_row("budget", f"{budget}, counted in {memory.accounting}")
+    table.add_row("classes", f"{unknown}{memory.num_classes:,}")
+    table.add_row("budget", f"{memory.budget}, counted in {memory.accounting}")
     table.add_row("file", f"{path.stat().st_size:,} bytes")
     return table
 
 
-def parts(memory: EpisodicMemory, container: int) -> Table:
+def parts_table(memory: EpisodicMemory, container: int) -> Table:
     """Every byte of the file, by what it is for."""
     table = Table("part", title="bytes by part", title_justify="left", title_style="bold", show_footer=True)
     table.columns[0].footer = "file"
@@ -152,26 +154,27 @@ def parts(memory: EpisodicMemory, container: int) -> Table:
     total, images = sum(sizes.values()), max(1, sum(memory.images_per_task.values()))
     table.add_column("bytes", f"{total:,}", justify="right")
     table.add_column("share", justify="right")
-    table.add_column("an image", f"{total / images:,.1f}", justify="right")
+    table.add_column("per image", f"{total / images:,.1f}", justify="right")
     for name, size in sizes.items():
         table.add_row(name, f"{size:,}", f"{size / total:.1%}", f"{size / images:,.1f}")
     return table
 
 
-def tasks(memory: EpisodicMemory) -> Table:
+def tasks_table(memory: EpisodicMemory) -> Table:
+    """Images and bytes of each task."""
     table = Table("task", title="bytes by task", title_justify="left", title_style="bold")
-    for name in ("bytes", "images", "ever offered", "kept", "an image"):
+    for name in ("bytes", "images", "ever offered", "kept", "per image"):
         table.add_column(name, justify="right")
-    for task, shelf in memory.shelves.items():
-        size, count = sum(item.nbytes for item in shelf.items), len(shelf.items)
-        kept = f"{share(memory, [task]):.1%}" if count else "-"
-        each = f"{size / count:,.1f}" if count else "-"
-        table.add_row(str(task + 1), f"{size:,}", f"{count:,}", f"{shelf.offered:,}", kept, each)
+    for task, held in memory.by_task.items():
+        count = len(held.images)
+        kept = f"{kept_share(memory, [task]):.1%}" if count else "-"
+        per_image = f"{held.nbytes / count:,.1f}" if count else "-"
+        table.add_row(str(task + 1), f"{held.nbytes:,}", f"{count:,}", f"{held.offered:,}", kept, per_image)
     return table
 
 
-def share(memory: EpisodicMemory, of_tasks: list[int]) -> float:
-    """Of all pixels of these tasks' images, those that are stored; one task is decoded at a time."""
-    counts = [(masks.sum(), masks.size) for _, masks, _ in map(memory.recall, of_tasks)]
-    kept, everything = np.sum(counts, axis=0) if counts else (0, 0)
-    return float(kept / max(1, everything))
+def kept_share(memory: EpisodicMemory, tasks: list[int]) -> float:
+    """Of all pixels of these tasks' images, the share that is stored; one task is decoded at a time."""
+    counts = [(masks.sum(), masks.size) for _, masks, _ in map(memory.recall, tasks)]
+    kept, total = np.sum(counts, axis=0) if counts else (0, 0)
+    return float(kept / max(1, total))

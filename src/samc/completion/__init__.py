@@ -1,6 +1,6 @@
 """Completion: what fills the pixels that memory dropped."""
 
-from samc.completion.chain import COMPLETIONS, Completion, check_training, parse
-from samc.completion.rules import RULES, as_it_is
+from samc.completion.chain import COMPLETIONS, Completion, parse_completion
+from samc.completion.rules import RULES, unchanged
 
-__all__ = ["COMPLETIONS", "RULES", "Completion", "as_it_is", "check_training", "parse"]
+__all__ = ["COMPLETIONS", "RULES", "Completion", "parse_completion", "unchanged"]

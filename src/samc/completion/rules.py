@@ -1,4 +1,4 @@
-"""Rules that fill dropped pixels without learning anything: zeros, and OpenCV's two inpainters."""
+"""Rules that fill dropped pixels without learning: zeros, and OpenCV's two inpainting algorithms."""
 
 import os
 from collections.abc import Callable
@@ -14,10 +14,10 @@ Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 CORES = os.cpu_count() or 1
 RADIUS = 3
-# pixels around a dropped one that the inpainters look at; the authors' value
+# pixels around a dropped one that inpainting considers; the authors' value
 
 
-def as_it_is(images: UInt8[np.ndarray, "b c h w"], masks: Bool[np.ndarray, "b h w"]) -> UInt8[np.ndarray, "b c h w"]:
+def unchanged(images: UInt8[np.ndarray, "b c h w"], masks: Bool[np.ndarray, "b h w"]) -> UInt8[np.ndarray, "b c h w"]:
     """For memories that still know something of every pixel."""
     return images
 
@@ -27,14 +27,14 @@ def zero(images: UInt8[np.ndarray, "b c h w"], masks: Bool[np.ndarray, "b h w"])
 
 
 def telea(images: UInt8[np.ndarray, "b c h w"], masks: Bool[np.ndarray, "b h w"]) -> UInt8[np.ndarray, "b c h w"]:
-    """Telea 2004: fast marching from the kept pixels outwards."""
+    """Telea 2004: fast marching outwards from the kept pixels."""
     return inpainted(images, masks, cv2.INPAINT_TELEA)
 
 
 def navier_stokes(
     images: UInt8[np.ndarray, "b c h w"], masks: Bool[np.ndarray, "b h w"]
 ) -> UInt8[np.ndarray, "b c h w"]:
-    """Bertalmio et al. 2001: edges carried on as a fluid would."""
+    """Bertalmio et al. 2001: edges are continued as the flow of a fluid."""
     return inpainted(images, masks, cv2.INPAINT_NS)
 
 
@@ -43,22 +43,22 @@ def inpainted(images: np.ndarray, masks: np.ndarray, method: int) -> np.ndarray:
     pictures = np.ascontiguousarray(zero(images, masks).transpose(0, 2, 3, 1))
     holes = (~masks).astype(np.uint8)
     # with nothing dropped there is nothing to do, and with nothing kept OpenCV has nothing to start from
-    share = masks.mean((1, 2))
-    wanted = np.flatnonzero((share > 0) & (share < 1))
+    kept_share = masks.mean((1, 2))
+    incomplete = np.flatnonzero((kept_share > 0) & (kept_share < 1))
 
     def fill(rows: np.ndarray) -> None:
         for row in rows:
-            painted = cv2.inpaint(pictures[row], holes[row], RADIUS, method)
-            pictures[row] = painted.reshape(pictures[row].shape)
+            filled = cv2.inpaint(pictures[row], holes[row], RADIUS, method)
+            pictures[row] = filled.reshape(pictures[row].shape)
 
-    # an image is painted on one core, and most of them are small: each thread gets a part of all of them
-    for _ in pool().map(fill, np.array_split(wanted, min(len(wanted), CORES) or 1)):
+    # OpenCV uses one core per image, and most images are small: every thread gets a part of the batch
+    for _ in thread_pool().map(fill, np.array_split(incomplete, min(len(incomplete), CORES) or 1)):
         pass
     return np.ascontiguousarray(pictures.transpose(0, 3, 1, 2))
 
 
 @cache
-def pool() -> ThreadPoolExecutor:
+def thread_pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(CORES, "inpainting")
 
 

@@ -1,9 +1,20 @@
-"""Episodic memory: codecs that turn images into bytes, and the buffer that keeps those under a budget."""
+"""Episodic memory: codecs that turn images into bytes, and the buffer that keeps these bytes under a budget."""
 
-from samc.memory.budget import Accounting, Budget, budget_of
+from samc.memory.budget import Accounting, Budget, budget_of, parse_budget
 from samc.memory.buffer import EpisodicMemory
 from samc.memory.codec import Codec
-from samc.memory.codecs import parse
-from samc.memory.selection import Selection, select, whole
+from samc.memory.codecs import parse_codec
+from samc.memory.selection import Selection, full_selection, select
 
-__all__ = ["Accounting", "Budget", "Codec", "EpisodicMemory", "Selection", "budget_of", "parse", "select", "whole"]
+__all__ = [
+    "Accounting",
+    "Budget",
+    "Codec",
+    "EpisodicMemory",
+    "Selection",
+    "budget_of",
+    "full_selection",
+    "parse_budget",
+    "parse_codec",
+    "select",
+]

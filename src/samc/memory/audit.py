@@ -1,4 +1,4 @@
-"""The audit of a memory's file: do its bytes add up, and can a pixel that was dropped be had from it after all.
+"""The audit of a memory file: do its bytes add up, and can a pixel that was dropped be had from it after all.
 
 It finds originals that were put into the file as they are, wherever that is, and a codec that keeps more than it says.
 It does not find what somebody has encrypted into numbers that any memory has; nothing could.
@@ -20,18 +20,18 @@ from samc.memory.file import load
 from samc.memory.gist import Gist
 from samc.memory.masked import Cam
 from samc.memory.pictures import Jpeg, WebP, as_picture
-from samc.memory.search import found_runs, matches, telling_runs
-from samc.memory.selection import WHOLE
+from samc.memory.search import count_runs, distinctive_runs, matching_originals
+from samc.memory.selection import KEEP_ALL
 
-TAIL = 4
-# a picture without its last bytes is another picture, or none; where it is not, they were no part of it
-MOST_EXACT = 0.25
-# a coarse picture that gives so many dropped values exactly is not coarse
+TAIL_BYTES = 4
+# a picture without its last bytes is another picture, or none; where it is the same, they were no part of it
+MAX_EXACT_SHARE = 0.25
+# a coarse picture that gives more of the dropped values exactly is not coarse
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found; it has passed if there is no complaint."""
+    """What was found; the file has passed if there is no complaint."""
 
     path: Path
     file_bytes: int
@@ -60,9 +60,9 @@ class Audit:
         share = f"{self.images} images without {self.dropped_share:.0%} of their pixels"
         if self.compared is None:
             return f"passed: {sums}; {share}; whether those can be had from the file only the originals can tell"
-        seen = f"{self.compared} of them compared with their originals"
+        comparison = f"{self.compared} of them compared with their originals"
         coarse = " but coarsely" if self.exact_share is not None else ""
-        return f"passed: {sums}; {share}, which cannot be had from the file{coarse} ({seen})"
+        return f"passed: {sums}; {share}, which cannot be had from the file{coarse} ({comparison})"
 
 
 def audit(path: Path, originals: UInt8[np.ndarray, "n c h w"] | None = None) -> Audit:
@@ -75,56 +75,66 @@ def audit(path: Path, originals: UInt8[np.ndarray, "n c h w"] | None = None) -> 
     except DataError as error:
         reason = str(error).removeprefix(f"{path} ").rpartition("; ")[0]
         return Audit(path, size, 0, 0, 0, 0.0, None, None, (reason,))
-    items = [item for shelf in memory.shelves.values() for item in shelf.items]
-    images, masks = memory.codec.decode([item.blob for item in items])
+    blobs = stored_blobs(memory)
+    images, masks = memory.codec.decode(blobs)
     complaints = []
-    if size != container.own_bytes + memory.nbytes:
-        complaints.append(f"{size:,} bytes on disk, {memory.nbytes:,} counted and {container.own_bytes:,} of container")
-    idle = sum(has_idle_bytes(memory.codec, item.blob) for item in items)
-    if idle:
-        complaints.append(f"{idle} of {len(items)} images carry bytes that their codec would not have written")
+    if size != container.nbytes + memory.nbytes:
+        complaints.append(f"{size:,} bytes on disk, {memory.nbytes:,} counted and {container.nbytes:,} of container")
+    suspicious = sum(has_unused_bytes(memory.codec, blob) for blob in blobs)
+    if suspicious:
+        complaints.append(f"{suspicious} of {len(blobs)} images carry bytes that their codec would not have written")
     if not memory.codec.gist and (images * ~masks[:, None]).any():
         complaints.append("pixels that count as dropped come back")
-    compared = exact = None
+    compared = exact_share = None
     if originals is not None and not masks.all():
         if originals.shape[1:] != images.shape[1:]:
-            sizes = " and ".join("x".join(map(str, each.shape[1:])) for each in (images, originals))
+            sizes = " and ".join("x".join(map(str, array.shape[1:])) for array in (images, originals))
             raise DataError(f"{path} remembers other images than the originals ({sizes}); give those it was made from")
-        compared, exact, found = against(memory, container, images, masks, originals)
-        complaints += found
-        if not compared and not found:
+        compared, exact_share, leaks = compare_with_originals(memory, container, images, masks, originals)
+        complaints += leaks
+        if not compared and not leaks:
             raise DataError(f"none of the images in {path} is among the originals; give those it was made from")
-    dropped = 1 - float(masks.mean()) if len(masks) else 0.0
+    dropped_share = 1 - float(masks.mean()) if len(masks) else 0.0
     return Audit(
-        path, size, container.own_bytes, memory.nbytes, len(items), dropped, compared, exact, tuple(complaints)
+        path,
+        size,
+        container.nbytes,
+        memory.nbytes,
+        len(blobs),
+        dropped_share,
+        compared,
+        exact_share,
+        tuple(complaints),
     )
 
 
-def against(
+def stored_blobs(memory: EpisodicMemory) -> list[bytes]:
+    return [image.blob for held in memory.by_task.values() for image in held.images]
+
+
+def compare_with_originals(
     memory: EpisodicMemory,
     container: Container,
     images: UInt8[np.ndarray, "n c h w"],
     masks: Bool[np.ndarray, "n h w"],
     originals: UInt8[np.ndarray, "m c h w"],
 ) -> tuple[int, float | None, list[str]]:
-    """How many images have an original, the share of dropped values given exactly, and what is wrong."""
-    items = [item for shelf in memory.shelves.values() for item in shelf.items]
+    """How many images have an original, the share of dropped values that come back exactly, and the complaints."""
     kept: dict[int, Bool[np.ndarray, "h w"]] = {}
     searched, errors, start, compared = [container.header], [], 0, 0
-    for item, image, mask in zip(items, images, masks, strict=True):
-        rows = matches(image, mask, originals)
+    for blob, image, mask in zip(stored_blobs(memory), images, masks, strict=True):
+        rows = matching_originals(image, mask, originals)
         compared += bool(len(rows))
         for row in rows:
             kept[int(row)] = kept.get(int(row), np.zeros_like(mask)) | mask
         if memory.codec.gist and len(rows):
             errors.append(differences(image, originals[rows[0]], ~mask))
-        # of an image that is what it says, the pixels that it keeps are no find
-        length = explained_from(memory.codec, item.blob) if len(rows) else len(item.blob)
+        # where an image is what it says, finding the pixels that it keeps is no surprise: they are not searched
+        length = kept_pixels_start(memory.codec, blob) if len(rows) else len(blob)
         searched.append(container.tensors["blobs"][start : start + length])
-        start += len(item.blob)
+        start += len(blob)
     complaints = []
-    counts = found_runs(telling_runs(searched), originals, kept)
-    smuggled = np.flatnonzero(counts)
+    smuggled = np.flatnonzero(count_runs(distinctive_runs(searched), originals, kept))
     if len(smuggled):
         which = f"{len(smuggled)} of the originals, the first of them number {smuggled[0]},"
         complaints.append(f"dropped pixels of {which} are in the file as they were")
@@ -132,7 +142,7 @@ def against(
     if errors and (values := np.abs(np.concatenate(errors))).size:
         exact, near = float((values == 0).mean()), float((values == 1).mean()) / 2
         # a coarse picture is as often right as it is one too high; small samples vary
-        if exact > min(MOST_EXACT, 2 * near + 0.05) + values.size**-0.5:
+        if exact > min(MAX_EXACT_SHARE, 2 * near + 0.05) + values.size**-0.5:
             complaints.append(f"{exact:.0%} of the dropped values come back exactly, where chance gives {near:.0%}")
     return compared, exact, complaints
 
@@ -140,39 +150,40 @@ def against(
 def differences(
     image: UInt8[np.ndarray, "c h w"], truth: UInt8[np.ndarray, "c h w"], dropped: Bool[np.ndarray, "h w"]
 ) -> np.ndarray:
-    """Decoded less true values of dropped pixels, without those that their neighbours give away."""
-    telling = np.broadcast_to(dropped, truth.shape).copy()
-    telling[:, 1:] &= truth[:, 1:] != truth[:, :-1]
-    telling[:, :, 1:] &= truth[:, :, 1:] != truth[:, :, :-1]
-    return image[telling].astype(np.int16) - truth[telling]
+    """Decoded minus true values of dropped pixels, without those that equal a neighbour and could be guessed."""
+    counted = np.broadcast_to(dropped, truth.shape).copy()
+    counted[:, 1:] &= truth[:, 1:] != truth[:, :-1]
+    counted[:, :, 1:] &= truth[:, :, 1:] != truth[:, :, :-1]
+    return image[counted].astype(np.int16) - truth[counted]
 
 
-def explained_from(codec: Codec, blob: bytes) -> int:
-    """Where in a blob the kept pixels begin that stand there as they are; its end, if they are deflated."""
-    start = len(blob) - codec.parts(blob)["colours"]
+def kept_pixels_start(codec: Codec, blob: bytes) -> int:
+    """Where in a blob the kept pixels begin that are stored as they are; its end, if they are compressed."""
+    start = len(blob) - codec.nbytes_by_part(blob)["colours"]
     if codec.spec.endswith("+deflate"):
         return start + 1 if blob[start : start + 1] == b"\0" else len(blob)
-    # a list of places in rising order holds nothing else
+    # positions in rising order can hold nothing else
     return 0 if codec.spec == "coo" else start
 
 
-def has_idle_bytes(codec: Codec, blob: bytes) -> bool:
-    """Whether an image is the same without some of its bytes, or a picture finer than its codec makes them."""
+def has_unused_bytes(codec: Codec, blob: bytes) -> bool:
+    """Whether an image is the same without some of its bytes, or a picture is finer than its codec makes them."""
     if isinstance(codec, Gist):
-        picture, rest = codec.halves(blob)
-        return has_idle_bytes(codec.under, picture) or has_idle_bytes(codec.over, rest)
+        picture, pixels = codec.split(blob)
+        return has_unused_bytes(codec.picture, picture) or has_unused_bytes(codec.masked, pixels)
     if isinstance(codec, Cam):  # the map of an image that is kept whole says nothing
-        return int.from_bytes(blob[:2], "little") == WHOLE and any(blob[2 : codec.fixed_bytes])
-    if not isinstance(codec, Jpeg | WebP) or len(blob) <= TAIL:
+        return int.from_bytes(blob[:2], "little") == KEEP_ALL and any(blob[2 : codec.fixed_bytes])
+    if not isinstance(codec, Jpeg | WebP) or len(blob) <= TAIL_BYTES:
         return False
-    if len(blob) > 2 * len(codec.packed(as_picture(codec.read(blob)))) + 32:
-        return True  # WebP says itself how fine it is; packed again as its codec would, an honest one hardly shrinks
-    whole, cut = (pixels(codec.unpacked(part)) for part in (blob, blob[:-TAIL]))
-    return whole is not None and cut is not None and np.array_equal(whole, cut)
+    if len(blob) > 2 * len(codec.compress(as_picture(codec.read(blob)))) + 32:
+        # WebP says itself how fine it is; compressed again as its codec would, an honest one hardly shrinks
+        return True
+    complete, cut = (pixels_of_file(codec.as_file(part)) for part in (blob, blob[:-TAIL_BYTES]))
+    return complete is not None and cut is not None and np.array_equal(complete, cut)
 
 
-def pixels(content: bytes) -> np.ndarray | None:
-    """With Pillow, which says nothing on the terminal about pictures that are cut."""
+def pixels_of_file(content: bytes) -> np.ndarray | None:
+    """With Pillow, which prints nothing about pictures that are cut short."""
     try:
         with Image.open(io.BytesIO(content)) as picture:
             return np.array(picture)

@@ -1,4 +1,4 @@
-"""Budgets: how many bytes a memory may hold, for each task or for all of them together."""
+"""Budgets: how many bytes a memory may hold, per task or for all tasks together."""
 
 import re
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ from typing import Literal
 import numpy as np
 
 from samc.errors import ConfigError
-from samc.memory.codec import Shape, smallest_type
+from samc.memory.codec import Shape, label_type
 
 Accounting = Literal["bytes", "values"]
 UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Budget:
-    """So many bytes for every task, or for all tasks together, shared out evenly among those that have come."""
+    """So many bytes per task, or for all tasks together, shared evenly among those that have begun."""
 
     total: int
     per_task: bool = True
@@ -24,30 +24,43 @@ class Budget:
         """What each task may hold when there are so many."""
         return self.total if self.per_task else self.total // max(1, tasks)
 
+    def __repr__(self) -> str:
+        return f"Budget({self})"
+
+    def __str__(self) -> str:
+        return f"{self.total:,} bytes {'per task' if self.per_task else 'for all tasks'}"
+
 
 def budget_of(
-    image_shape: Shape, num_classes: int, budget_images: int, accounting: Accounting, memory_bytes: str | None = None
+    image_shape: Shape,
+    num_classes: int | None,
+    buffer_size: int,
+    accounting: Accounting,
+    memory_bytes: str | None = None,
 ) -> Budget:
-    """From `memory_bytes` if it is given, else what so many whole images take, counted the same way."""
-    whole = whole_image_bytes(image_shape, num_classes, accounting)
+    """The budget that `memory_bytes` says; without it, what `buffer_size` raw images take per task.
+
+    `num_classes` is None where it is not known.
+    """
+    image_bytes = raw_image_bytes(image_shape, num_classes, accounting)
     if memory_bytes is not None:
-        return parse(memory_bytes)
-    if budget_images < 1:
-        raise ConfigError(f"buffer-size is at least 1 image a task, got {budget_images}; the paper uses 10")
-    return Budget(budget_images * whole)
+        return parse_budget(memory_bytes)
+    if buffer_size < 1:
+        raise ConfigError(f"buffer-size is at least 1 image per task, got {buffer_size}; the paper uses 10")
+    return Budget(buffer_size * image_bytes)
 
 
-def parse(text: str) -> Budget:
+def parse_budget(text: str) -> Budget:
     """30KB/task, or 600KB for all tasks together; KB are thousands, KiB are 1,024."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?i?b?)(/task)?", text.strip().lower())
-    if found is None or found[2] not in UNITS or (size := int(float(found[1]) * UNITS[found[2]])) < 1:
+    parsed = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)\s*([kmg]?i?b?)(/task)?", text.strip().lower())
+    if parsed is None or parsed[2] not in UNITS or (size := int(float(parsed[1]) * UNITS[parsed[2]])) < 1:
         raise ConfigError(f"memory-bytes is like 30KB/task, or 600KB for all tasks together; got {text!r}")
-    return Budget(size, per_task=found[3] is not None)
+    return Budget(size, per_task=parsed[3] is not None)
 
 
-def whole_image_bytes(image_shape: Shape, num_classes: int, accounting: Accounting) -> int:
-    """What budgets are counted in: one raw image, with its label where everything counts."""
+def raw_image_bytes(image_shape: Shape, num_classes: int | None, accounting: Accounting) -> int:
+    """What `buffer_size` counts: one raw image, with its label where every byte counts."""
     if accounting not in ("bytes", "values"):
         raise ConfigError(f"accounting is bytes or values, got {accounting!r}")
-    label = smallest_type(num_classes - 1).itemsize
-    return int(np.prod(image_shape)) + (label if accounting == "bytes" else 0)
+    label_bytes = label_type(num_classes).itemsize if accounting == "bytes" else 0
+    return int(np.prod(image_shape)) + label_bytes

@@ -1,6 +1,7 @@
-"""The episodic memory: encoded images of each task under a budget of bytes; the newest, or a fair sample."""
+"""The episodic memory: encoded images of every task, under a budget of bytes that holds at every moment."""
 
 from collections import Counter, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,33 +12,43 @@ from jaxtyping import Bool, Int64, UInt8
 
 from samc.errors import ConfigError, DataError
 from samc.memory.budget import Accounting, Budget
-from samc.memory.codec import Codec, smallest_type
+from samc.memory.codec import MAX_UNKNOWN_CLASSES, Codec, label_type, smallest_type
 from samc.memory.selection import Selection
 
 
-class Item(NamedTuple):
-    """One remembered image: its bytes, its label, how long it is (nothing, where all are alike), and its cost.
+class StoredImage(NamedTuple):
+    """One stored image: what the codec wrote, the label, and the blob's length (empty where all have the same).
 
-    `cost` is what it weighs in the account that the budget is kept in.
+    `cost` is what it counts against the budget.
     """
 
     blob: bytes
     label: bytes
-    size: bytes
+    length: bytes
     cost: int
 
     @property
     def nbytes(self) -> int:
-        return len(self.blob) + len(self.label) + len(self.size)
+        return len(self.blob) + len(self.label) + len(self.length)
+
+    def __repr__(self) -> str:
+        return f"StoredImage({self.nbytes:,} bytes)"
 
 
-@dataclass
-class Shelf:
-    """One task's items, their running cost, and how many were ever offered."""
+@dataclass(repr=False)
+class TaskMemory:
+    """One task's stored images, oldest first; what they cost together; how many were ever offered."""
 
-    items: deque[Item] = field(default_factory=deque)
+    images: deque[StoredImage] = field(default_factory=deque)
     cost: int = 0
     offered: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        return sum(image.nbytes for image in self.images)
+
+    def __repr__(self) -> str:
+        return f"TaskMemory({counted(len(self.images), 'image')} of {self.offered:,} offered, {self.nbytes:,} bytes)"
 
 
 class EpisodicMemory:
@@ -45,146 +56,182 @@ class EpisodicMemory:
 
     With accounting "bytes" everything that is stored counts: positions, colours, headers, labels, lengths.
     With "values" only colours do, which is how the paper counts.
-    When a task's share of the budget is full, its oldest items make room; given a `reservoir` to draw from, the memory
-    keeps a uniform sample of all that the task has offered instead.
+
+    A full task drops its oldest images for new ones. Given a `reservoir`, a generator to draw from, the memory keeps a
+    uniform sample of all the images that a task has offered instead (reservoir sampling).
+
+    Where the number of classes is not known (None), it may grow up to 65,536 and labels take two bytes.
     """
 
     def __init__(
         self,
         codec: Codec,
-        num_classes: int,
+        num_classes: int | None,
         budget: Budget,
         accounting: Accounting = "bytes",
         reservoir: torch.Generator | None = None,
     ):
         self.codec = codec
+        self.num_classes = MAX_UNKNOWN_CLASSES if num_classes is None else num_classes
+        self.budget = budget
         self.accounting = accounting
         self.reservoir = reservoir
-        self.num_classes = num_classes
-        self.budget = budget
-        self.label_type = smallest_type(num_classes - 1)
-        # lossy pictures of noise may be larger than the noise
-        self.size_type = None if codec.blob_bytes else smallest_type(2 * int(np.prod(codec.image_shape)) + 1024)
-        self.shelves: dict[int, Shelf] = {}
-        if self.most_pixels < 1:
-            raise ConfigError(f"a budget of {self.budget_bytes} bytes a task cannot hold one image; raise it")
+        self.by_task: dict[int, TaskMemory] = {}
+        self.label_type = label_type(num_classes)
+        # a lossy picture of noise may be larger than the noise
+        self.length_type = None if codec.blob_bytes else smallest_type(2 * int(np.prod(codec.image_shape)) + 1024)
+        if self.max_pixels < 1:
+            raise ConfigError(f"a budget of {self.budget_bytes} bytes per task cannot hold one image; raise it")
 
-    @property
-    def budget_bytes(self) -> int:
-        """What each task may hold now."""
-        return self.budget.share(len(self.shelves))
-
-    @property
-    def most_pixels(self) -> int:
-        """The most pixels that one image may keep and still fit into a task's empty share."""
-        if self.accounting == "values":
-            return self.budget_bytes // self.codec.image_shape[0]
-        return self.codec.most_pixels(self.budget_bytes - self.overhead_bytes)
-
-    @property
-    def overhead_bytes(self) -> int:
-        """What every item takes besides its blob: its label, and its length if lengths differ."""
-        return self.label_type.itemsize + (self.size_type.itemsize if self.size_type else 0)
+    # What goes in
 
     def add(
-        self, task: int, images: UInt8[np.ndarray, "b c h w"], kept: Selection, labels: Int64[np.ndarray, "b"]
+        self, task: int, images: UInt8[np.ndarray, "b c h w"], selection: Selection, labels: Int64[np.ndarray, "b"]
     ) -> None:
-        """Remember these images, one after the other."""
+        """Store the selected pixels of these images, one image after the other."""
         if len(labels) and not 0 <= labels.min() <= labels.max() < self.num_classes:
             raise DataError(f"labels go from 0 to {self.num_classes - 1}; got {labels.min()} to {labels.max()}")
-        for blob, label in zip(self.codec.encode(images, kept), labels.astype(self.label_type), strict=True):
-            self.put(task, self.item(blob, label.tobytes()))
+        for blob, label in zip(self.codec.encode(images, selection), labels.astype(self.label_type), strict=True):
+            self.put(task, self.stored_image(blob, label.tobytes()))
 
-    def put(self, task: int, item: Item) -> None:
-        """The one place where memory grows: room is made before anything is added."""
-        shelf = self.shelf(task)
-        if item.cost > self.budget_bytes:
-            raise DataError(f"one image takes {item.cost} bytes, its task has {self.budget_bytes}; raise the budget")
-        shelf.offered += 1
-        full = shelf.cost + item.cost > self.budget_bytes
-        if full and self.reservoir is not None and self.draw(shelf.offered) >= len(shelf.items):
-            return  # Vitter's algorithm R: the n-th of a stream is kept with probability held / n
-        self.make_room(shelf, item.cost)
-        shelf.items.append(item)
-        shelf.cost += item.cost
+    def stored_image(self, blob: bytes, label: bytes) -> StoredImage:
+        length = np.array(len(blob), self.length_type).tobytes() if self.length_type else b""
+        if self.accounting == "bytes":
+            return StoredImage(blob, label, length, len(blob) + len(label) + len(length))
+        return StoredImage(blob, label, length, self.codec.nbytes_by_part(blob)["colours"])
 
-    def shelf(self, task: int) -> Shelf:
-        """A task's shelf; a new one takes its share of a common budget from the others."""
-        if task not in self.shelves:
-            self.shelves[task] = Shelf()
-            for other in self.shelves.values():
-                self.make_room(other, 0)
-        return self.shelves[task]
+    def put(self, task: int, image: StoredImage) -> None:
+        """The one place where the memory grows: room is made before anything is added."""
+        held = self.task(task)
+        if image.cost > self.budget_bytes:
+            raise DataError(f"one image takes {image.cost} bytes, its task has {self.budget_bytes}; raise the budget")
+        held.offered += 1
+        full = held.cost + image.cost > self.budget_bytes
+        if full and self.reservoir is not None and self.draw(held.offered) >= len(held.images):
+            return  # Vitter's algorithm R: the n-th image of a stream is kept with probability held / n
+        self.make_room(held, image.cost)
+        held.images.append(image)
+        held.cost += image.cost
 
-    def make_room(self, shelf: Shelf, wanted: int) -> None:
-        """Drop items, the oldest or any of them, until so much more fits."""
-        while shelf.items and shelf.cost + wanted > self.budget_bytes:
-            position = 0 if self.reservoir is None else self.draw(len(shelf.items))
-            shelf.cost -= shelf.items[position].cost
-            del shelf.items[position]
+    def task(self, task: int) -> TaskMemory:
+        """What is held of a task; a new task takes its share of a common budget from the others."""
+        if task not in self.by_task:
+            self.by_task[task] = TaskMemory()
+            for held in self.by_task.values():
+                self.make_room(held, 0)
+        return self.by_task[task]
+
+    def make_room(self, held: TaskMemory, wanted: int) -> None:
+        """Drop images of a task, the oldest or random ones, until `wanted` more fits."""
+        while held.images and held.cost + wanted > self.budget_bytes:
+            index = 0 if self.reservoir is None else self.draw(len(held.images))
+            held.cost -= held.images[index].cost
+            del held.images[index]
 
     def draw(self, below: int) -> int:
         return int(torch.randint(below, (), generator=self.reservoir))
 
-    def item(self, blob: bytes, label: bytes) -> Item:
-        size = np.array(len(blob), self.size_type).tobytes() if self.size_type else b""
-        everything = len(blob) + len(label) + len(size)
-        return Item(blob, label, size, everything if self.accounting == "bytes" else self.codec.parts(blob)["colours"])
+    # What comes out
 
     def recall(
         self, task: int
     ) -> tuple[UInt8[np.ndarray, "n c h w"], Bool[np.ndarray, "n h w"], Int64[np.ndarray, "n"]]:
-        """A task's images as far as they were kept, their masks and labels, oldest first."""
-        items = self.shelves[task].items if task in self.shelves else ()
-        images, masks = self.codec.decode([item.blob for item in items])
-        labels = np.frombuffer(b"".join(item.label for item in items), self.label_type)
-        return images, masks, labels.astype(np.int64)
+        """A task's images as far as they were kept, their masks and their labels, oldest first."""
+        images = self.by_task[task].images if task in self.by_task else ()
+        decoded, masks = self.codec.decode([image.blob for image in images])
+        return decoded, masks, self.labels(images)
+
+    def labels(self, images: Iterable[StoredImage]) -> Int64[np.ndarray, "n"]:
+        return np.frombuffer(b"".join(image.label for image in images), self.label_type).astype(np.int64)
 
     @property
     def tasks(self) -> list[int]:
-        return [task for task, shelf in self.shelves.items() if shelf.items]
-
-    @property
-    def nbytes(self) -> int:
-        """Every byte that is stored, whatever the account."""
-        return sum(item.nbytes for shelf in self.shelves.values() for item in shelf.items)
-
-    @property
-    def nbytes_by_part(self) -> dict[str, int]:
-        parts: Counter[str] = Counter(labels=0)
-        for shelf in self.shelves.values():
-            for item in shelf.items:
-                parts.update(self.codec.parts(item.blob), labels=len(item.label), lengths=len(item.size))
-        return {name: size for name, size in sorted(parts.items()) if size or name == "labels"}
+        """The tasks of which at least one image is held."""
+        return [task for task, held in self.by_task.items() if held.images]
 
     @property
     def images_per_task(self) -> dict[int, int]:
-        return {task: len(shelf.items) for task, shelf in self.shelves.items()}
+        return {task: len(held.images) for task, held in self.by_task.items()}
+
+    # What it takes, and what it may take
+
+    @property
+    def nbytes(self) -> int:
+        """Every byte that is stored, whatever the accounting."""
+        return sum(held.nbytes for held in self.by_task.values())
+
+    @property
+    def nbytes_by_part(self) -> dict[str, int]:
+        """The same bytes by what they are for: positions, colours, labels, lengths, headers, gist."""
+        parts: Counter[str] = Counter(labels=0)
+        for held in self.by_task.values():
+            for image in held.images:
+                parts.update(
+                    self.codec.nbytes_by_part(image.blob), labels=len(image.label), lengths=len(image.length)
+                )
+        return {name: size for name, size in sorted(parts.items()) if size or name == "labels"}
+
+    @property
+    def budget_bytes(self) -> int:
+        """What each task may hold now, in the accounting's bytes."""
+        return self.budget.share(len(self.by_task))
+
+    @property
+    def max_pixels(self) -> int:
+        """The most pixels that one image may keep and still fit into an empty task's share."""
+        if self.accounting == "values":
+            return self.budget_bytes // self.codec.image_shape[0]
+        return self.codec.max_pixels(self.budget_bytes - self.overhead_bytes)
+
+    @property
+    def overhead_bytes(self) -> int:
+        """What every image takes on top of its blob: its label, and its length if lengths differ."""
+        return self.label_type.itemsize + (self.length_type.itemsize if self.length_type else 0)
+
+    # How it is kept and shown
 
     def save(self, path: str | Path, *, replace: bool = False) -> Path:
         """As a file of its own that anybody can weigh, open and audit: docs/memory.md."""
-        from samc.memory.file import save  # noqa: PLC0415  (that module is made of this one)
+        from samc.memory.file import save  # noqa: PLC0415  (it imports this module)
 
         return save(self, path, replace=replace)
 
     @classmethod
     def load(cls, path: str | Path) -> "EpisodicMemory":
         """From such a file; a stranger's is safe to open."""
-        from samc.memory.file import load  # noqa: PLC0415
+        from samc.memory.file import load  # noqa: PLC0415  (it imports this module)
 
         return load(path)
 
     def state_dict(self) -> dict[int, Any]:
         return {
-            task: {"items": [(item.blob, item.label) for item in shelf.items], "offered": shelf.offered}
-            for task, shelf in self.shelves.items()
+            task: {"items": [(image.blob, image.label) for image in held.images], "offered": held.offered}
+            for task, held in self.by_task.items()
         }
 
     def load_state_dict(self, state: dict[int, Any]) -> None:
-        """Under a smaller budget than the state was made with, items make room as they always do."""
-        self.shelves = {task: Shelf(offered=saved["offered"]) for task, saved in state.items()}
+        """Under a smaller budget than the state was made with, images are dropped as they always are."""
+        self.by_task = {task: TaskMemory(offered=saved["offered"]) for task, saved in state.items()}
         for task, saved in state.items():
-            shelf = self.shelves[task]
-            shelf.items.extend(self.item(blob, label) for blob, label in saved["items"])
-            shelf.cost = sum(item.cost for item in shelf.items)
-            self.make_room(shelf, 0)
+            held = self.by_task[task]
+            held.images.extend(self.stored_image(blob, label) for blob, label in saved["items"])
+            held.cost = sum(image.cost for image in held.images)
+            self.make_room(held, 0)
+
+    def __repr__(self) -> str:
+        tasks = counted(len(self.by_task), "task")
+        images = counted(sum(self.images_per_task.values()), "image")
+        cost = sum(held.cost for held in self.by_task.values())
+        budget = self.budget.total * max(1, len(self.by_task)) if self.budget.per_task else self.budget.total
+        unit = "bytes" if self.accounting == "bytes" else "bytes of colours"
+        return f"EpisodicMemory({tasks}, {images}, {cost:,} of {budget:,} {unit}, {self.codec.spec})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: some pictures of each task."""
+        from samc.memory.notebook import memory_html  # noqa: PLC0415  (it imports this module)
+
+        return memory_html(self)
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,4 +1,4 @@
-"""Codecs: an image and which of its pixels to keep, to bytes and back. What a codec returns is all that is kept."""
+"""What a codec is: an image and the selection of its pixels to keep, turned into bytes and back."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -10,15 +10,22 @@ from samc.errors import ConfigError, DataError
 from samc.memory.selection import Selection
 
 Shape = tuple[int, int, int]
+# of an image: channels, height, width
+Grid = tuple[int, int]
+# of a saliency map: rows, columns
+MAX_UNKNOWN_CLASSES = 65_536
+# where the number of classes is not known, labels take two bytes
 
 
 @runtime_checkable
 class Codec(Protocol):
-    """Images are uint8 (b, c, h, w), masks bool (b, h, w), True where a pixel is kept.
+    """Images are uint8 (b, c, h, w); masks are bool (b, h, w), True where a pixel is kept.
 
-    `spec` is its name on the command line; made again from it, a codec reads what it has written. `blob_bytes` is the
-    size of every blob, or None where they differ. Pixels that were dropped come back as what the codec still knows of
-    them: zero, or a coarse picture if it has a `gist`.
+    What `encode` returns is all that is kept of an image. `decode` gives images and masks back; dropped pixels come
+    back as what the codec still knows of them: zero, or a coarse picture if the codec has a `gist`.
+
+    `spec` is the codec's whole name: `parse_codec(spec, image_shape)` makes a codec that reads what this one has written.
+    `blob_bytes` is the size of every encoded image, or None where sizes differ.
     """
 
     spec: str
@@ -26,21 +33,23 @@ class Codec(Protocol):
     blob_bytes: int | None
     gist: bool
 
-    def encode(self, images: np.ndarray, kept: Selection) -> list[bytes]: ...
+    def encode(self, images: np.ndarray, selection: Selection) -> list[bytes]: ...
+
     def decode(self, blobs: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]: ...
-    def parts(self, blob: bytes) -> dict[str, int]: ...
-    def most_pixels(self, size_bytes: int) -> int: ...
+
+    def nbytes_by_part(self, blob: bytes) -> dict[str, int]:
+        """What the bytes of an encoded image are for: positions, colours, headers, gist."""
+        ...
+
+    def max_pixels(self, size_bytes: int) -> int:
+        """How many kept pixels are sure to fit into so many bytes."""
+        ...
+
+    def __repr__(self) -> str:
+        return f"parse_codec({self.spec!r}, {self.image_shape})"
 
 
-def smallest_type(largest: int) -> np.dtype:
-    """The smallest unsigned integer, little-endian, that holds every number up to `largest`."""
-    for name in ("<u1", "<u2", "<u4"):
-        if largest <= np.iinfo(name).max:
-            return np.dtype(name)
-    raise ConfigError(f"numbers up to {largest} are more than this format holds; use smaller images")
-
-
-class Raw:
+class Raw(Codec):
     """Whole images, byte for byte; masks come back full."""
 
     gist = False
@@ -50,7 +59,7 @@ class Raw:
         self.image_shape = image_shape
         self.blob_bytes: int | None = int(np.prod(image_shape))
 
-    def encode(self, images: UInt8[np.ndarray, "b c h w"], kept: Selection) -> list[bytes]:
+    def encode(self, images: UInt8[np.ndarray, "b c h w"], selection: Selection) -> list[bytes]:
         return [image.tobytes() for image in images]
 
     def decode(self, blobs: Sequence[bytes]) -> tuple[UInt8[np.ndarray, "b c h w"], Bool[np.ndarray, "b h w"]]:
@@ -59,10 +68,23 @@ class Raw:
         images = np.frombuffer(b"".join(blobs), np.uint8).reshape(-1, *self.image_shape)
         return images.copy(), np.ones((len(images), *self.image_shape[1:]), bool)
 
-    def parts(self, blob: bytes) -> dict[str, int]:
+    def nbytes_by_part(self, blob: bytes) -> dict[str, int]:
         return {"colours": len(blob)}
 
-    def most_pixels(self, size_bytes: int) -> int:
+    def max_pixels(self, size_bytes: int) -> int:
         """All of an image or none of it."""
         _, height, width = self.image_shape
         return height * width if size_bytes >= int(np.prod(self.image_shape)) else 0
+
+
+def smallest_type(largest: int) -> np.dtype:
+    """The smallest unsigned integer type, little-endian, that holds every number up to `largest`."""
+    for name in ("<u1", "<u2", "<u4"):
+        if largest <= np.iinfo(name).max:
+            return np.dtype(name)
+    raise ConfigError(f"numbers up to {largest} are more than this format holds; use smaller images")
+
+
+def label_type(num_classes: int | None) -> np.dtype:
+    """The type of a stored label; two bytes where the number of classes is not known."""
+    return smallest_type((MAX_UNKNOWN_CLASSES if num_classes is None else num_classes) - 1)

@@ -1,50 +1,79 @@
-"""The codecs by name: what `--codec` may say, and what a memory's file says of itself."""
+"""The codecs by name: what `--codec` may say, and what a memory file says of itself."""
+
+import re
 
 from samc.errors import ConfigError, unknown
-from samc.memory.codec import Codec, Raw, Shape
+from samc.memory.codec import Codec, Grid, Raw, Shape
 from samc.memory.gist import Focus, Gist
-from samc.memory.masked import Bitmask, Cam, Coordinates, Masked
-from samc.memory.pictures import Jpeg, Picture, Thumbnail, WebP
+from samc.memory.masked import Bitmask, Cam, Coordinates, MaskedCodec
+from samc.memory.pictures import Jpeg, PictureCodec, Thumbnail, WebP
 
-MASKED: dict[str, type[Masked]] = {"coo": Coordinates, "bitmask": Bitmask, "cam": Cam}
-PICTURES: dict[str, type[Picture]] = {"jpeg": Jpeg, "webp": WebP, "thumb": Thumbnail}
+PICTURES: dict[str, type[PictureCodec]] = {"jpeg": Jpeg, "webp": WebP, "thumb": Thumbnail}
+MASKED = ("coo", "bitmask", "cam")
 NAMES = (
     "raw",
     "jpeg:Q",
     "webp:Q",
     "thumb:N",
     *MASKED,
-    *(f"{name}+deflate" for name in MASKED),
+    "bitmask+deflate",
+    "cam+deflate",
     *(f"gist:{name}:Q+cam" for name in ("jpeg", "webp")),
     *(f"focus:{name}:Q" for name in ("jpeg", "webp")),
 )
 
 
-def parse(spec: str, image_shape: Shape) -> Codec:
-    """A codec from its name: raw, jpeg:20, coo, cam+deflate, gist:webp:5+cam."""
+def parse_codec(spec: str, image_shape: Shape, grid: Grid | None = None) -> Codec:
+    """A codec from its name: raw, jpeg:20, coo, cam+deflate, gist:webp:5+cam, focus:jpeg:40.
+
+    `grid` is (rows, columns) of the saliency maps that will come. Only `cam` stores maps and needs it; a codec's own
+    `spec` carries it (cam:4x4+deflate), and can be parsed without.
+    """
     if spec == "raw":
         return Raw(image_shape)
     if spec.startswith("focus:"):
-        return Focus(picture(spec.removeprefix("focus:"), image_shape))
+        return Focus(picture_codec(spec.removeprefix("focus:"), image_shape))
     if spec.startswith("gist:"):
-        under, plus, over = spec.removeprefix("gist:").partition("+")
+        picture, plus, masked = spec.removeprefix("gist:").partition("+")
         if not plus:
             raise ConfigError(f"codec {spec!r} lacks what is kept above the gist; write {spec}+cam")
-        return Gist(picture(under, image_shape), masked(over, image_shape))
-    return picture(spec, image_shape) if ":" in spec else masked(spec, image_shape)
+        return Gist(picture_codec(picture, image_shape), masked_codec(masked, image_shape, grid))
+    name = re.split("[:+]", spec)[0]
+    if ":" in spec and name not in MASKED:
+        return picture_codec(spec, image_shape)
+    return masked_codec(spec, image_shape, grid)
 
 
-def picture(spec: str, image_shape: Shape) -> Picture:
-    name, _, quality = spec.partition(":")
+def picture_codec(spec: str, image_shape: Shape) -> PictureCodec:
+    name, _, number = spec.partition(":")
     if name not in PICTURES:
         raise unknown("codec", spec, NAMES)
-    if not quality.isdecimal():
+    if not re.fullmatch("[0-9]{1,9}", number):
         raise ConfigError(f"codec {name} wants a number after it, such as {name}:20; got {spec!r}")
-    return PICTURES[name](image_shape, int(quality))
+    return PICTURES[name](image_shape, int(number))
 
 
-def masked(spec: str, image_shape: Shape) -> Masked:
-    name, plus, stage = spec.partition("+")
-    if name not in MASKED or (plus and stage != "deflate"):
+def masked_codec(spec: str, image_shape: Shape, grid: Grid | None) -> MaskedCodec:
+    before, plus, stage = spec.partition("+")
+    name, colon, stated = before.partition(":")
+    if name not in MASKED or (plus and stage != "deflate") or (colon and name != "cam"):
         raise unknown("codec", spec, NAMES)
-    return MASKED[name](image_shape, deflate=bool(plus))
+    if name == "cam":
+        return Cam(image_shape, cam_grid(spec, stated if colon else None, grid), deflate=bool(plus))
+    return (Coordinates if name == "coo" else Bitmask)(image_shape, deflate=bool(plus))
+
+
+def cam_grid(spec: str, stated: str | None, given: Grid | None) -> Grid:
+    """The grid that the name states, or else the given one; where there are both they are the same."""
+    if stated is None:
+        if given is None:
+            raise ConfigError("cam needs its map's grid, such as cam:4x4")
+        return given
+    numbers = re.fullmatch("([0-9]{1,9})x([0-9]{1,9})", stated)
+    if numbers is None:
+        raise ConfigError(f"the grid of cam is rows and columns, such as cam:4x4; got {spec!r}")
+    grid = int(numbers[1]), int(numbers[2])
+    if given is not None and grid != given:
+        rows, columns = given
+        raise ConfigError(f"codec {spec!r} differs from the saliency maps, which are {rows}x{columns}; write cam alone")
+    return grid

@@ -1,6 +1,6 @@
-"""The container of a memory's file: safetensors, written whole or not at all and read as suspiciously as can be.
+"""The container of a memory file: safetensors, written completely or not at all, and read with suspicion.
 
-It knows tensors and one text; what they mean is file.py's business.
+It knows tensors and one text; what they mean is for file.py to say.
 """
 
 import json
@@ -18,30 +18,31 @@ from samc.files import write_whole
 
 KEY = "samc"
 # all our text is under one key: the library writes several in an order that changes from call to call
-LENGTH = 8
-# bytes before the header that say how long it is
-MOST_HEADER = 2**18
+LENGTH_BYTES = 8
+# at the beginning of a file, they say how long the header is
+MAX_HEADER_BYTES = 2**18
 # enough for ten thousand tasks; parsing a header takes some twenty times its size
 TYPES: dict[str, np.dtype] = {"U8": np.dtype("<u1"), "U16": np.dtype("<u2"), "U32": np.dtype("<u4")}
 
 
 @dataclass(frozen=True)
 class Container:
-    """What a file holds; tensors are views of the file, of which only what is read takes memory."""
+    """What a file holds; tensors are memory-mapped, so that only what is read takes memory."""
 
     text: str
     tensors: dict[str, np.ndarray]
     header: np.ndarray
 
     @property
-    def own_bytes(self) -> int:
+    def nbytes(self) -> int:
+        """What the container itself takes: everything before the tensors' bytes."""
         return len(self.header)
 
 
 def write(path: Path, tensors: dict[str, np.ndarray], text: str, *, replace: bool) -> None:
-    """Whole or not at all; over a file that is there only if told so."""
+    """Completely or not at all; an existing file is replaced only if asked."""
     content = save(tensors, {KEY: text})
-    if int.from_bytes(content[:LENGTH], "little") > MOST_HEADER:
+    if int.from_bytes(content[:LENGTH_BYTES], "little") > MAX_HEADER_BYTES:
         raise OutputError(f"cannot write {path}: so many tasks do not fit into one file's header; keep fewer tasks")
     try:
         write_whole(path, content, replace=replace)
@@ -53,58 +54,58 @@ def write(path: Path, tensors: dict[str, np.ndarray], text: str, *, replace: boo
 
 def container_bytes(path: Path) -> int:
     """What the container itself takes: everything before the tensors' bytes."""
-    return mapped(path)[1]
+    return map_file(path)[1]
 
 
-def mapped(path: Path) -> tuple[UInt8[np.ndarray, "n"], int]:
-    """A file's bytes where they lie, and how many of them come before the tensors'."""
-    if not path.is_file():  # nor a pipe, which would keep us waiting
+def map_file(path: Path) -> tuple[UInt8[np.ndarray, "n"], int]:
+    """A file's bytes, memory-mapped, and how many of them come before the tensors'."""
+    if not path.is_file():  # a pipe would keep us waiting
         raise DataError(f"{path} is not there; give the path of a memory's file, such as runs/first/memory.samc")
-    if path.stat().st_size < LENGTH:
-        raise damaged(path, "it is cut short")
+    if path.stat().st_size < LENGTH_BYTES:
+        raise damaged_file(path, "it is cut short")
     try:
         content = np.memmap(path, np.uint8, mode="r")
     except OSError as error:
         raise DataError(f"cannot read {path} ({error.strerror}); check who may read it") from None
-    header = int.from_bytes(content[:LENGTH].tobytes(), "little")
-    if LENGTH + header > len(content):
-        raise damaged(path, "it is cut short, or never was a memory")
-    if header > MOST_HEADER:
-        raise damaged(path, f"its header claims {header:,} bytes, none has more than {MOST_HEADER:,}")
-    return content, LENGTH + header
+    header = int.from_bytes(content[:LENGTH_BYTES].tobytes(), "little")
+    if LENGTH_BYTES + header > len(content):
+        raise damaged_file(path, "it is cut short, or never was a memory")
+    if header > MAX_HEADER_BYTES:
+        raise damaged_file(path, f"its header claims {header:,} bytes, none has more than {MAX_HEADER_BYTES:,}")
+    return content, LENGTH_BYTES + header
 
 
 def read(path: Path) -> Container:
-    """Sizes are compared with the file's before anything is taken; a header must say what it says in one way only."""
-    content, own_bytes = mapped(path)
+    """Sizes are compared with the file's before any memory is taken; a header may be written in one way only."""
+    content, header_end = map_file(path)
     try:
         with safe_open(path, framework="np"):
             pass  # tensors that overlap, leave gaps or end elsewhere than the file does are refused here
-        raw = content[LENGTH:own_bytes].tobytes()
+        raw = content[LENGTH_BYTES:header_end].tobytes()
         header = json.loads(raw)
-        # one way only: nothing named twice, no room for words between the words
-        if raw != compact(header).encode().ljust(len(raw)) or len(raw) - len(raw.rstrip(b" ")) >= LENGTH:
+        # written in one way only: no name twice, no white space that could carry anything
+        if raw != compact_json(header).encode().ljust(len(raw)) or len(raw) - len(raw.rstrip(b" ")) >= LENGTH_BYTES:
             raise ValueError("its header has been altered")
         metadata = header.pop("__metadata__", {})
         if set(metadata) != {KEY}:
             raise ValueError(f"its notes are {', '.join(sorted(metadata)) or 'missing'} instead of {KEY} alone")
-        tensors = {name: view(content[own_bytes:], entry) for name, entry in header.items()}
+        tensors = {name: tensor_view(content[header_end:], entry) for name, entry in header.items()}
     except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
-        raise damaged(path, " ".join(str(error).split())[:200]) from None
-    return Container(metadata[KEY], tensors, content[:own_bytes])
+        raise damaged_file(path, " ".join(str(error).split())[:200]) from None
+    return Container(metadata[KEY], tensors, content[:header_end])
 
 
-def view(data: np.ndarray, entry: dict[str, Any]) -> np.ndarray:
-    """A tensor where it lies; the library has checked that it lies within the file and has the size of its shape."""
+def tensor_view(data: np.ndarray, entry: dict[str, Any]) -> np.ndarray:
+    """A tensor in the mapped file; the library has checked that it is within the file and as long as its shape says."""
     start, end = entry["data_offsets"]
     if entry["dtype"] not in TYPES or len(entry["shape"]) != 1:
         raise ValueError(f"it holds a tensor of {entry['dtype']} with {len(entry['shape'])} axes")
     return np.frombuffer(data[start:end], TYPES[entry["dtype"]])
 
 
-def compact(content: Any, *, sort_keys: bool = False) -> str:
+def compact_json(content: Any, *, sort_keys: bool = False) -> str:
     return json.dumps(content, separators=(",", ":"), sort_keys=sort_keys)
 
 
-def damaged(path: Path, reason: str) -> DataError:
+def damaged_file(path: Path, reason: str) -> DataError:
     return DataError(f"{path} is not a whole memory file ({reason}); copy it again, or save the memory anew")

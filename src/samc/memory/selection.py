@@ -1,92 +1,131 @@
-"""Which pixels are kept: a small map of bytes and a cut, from which every machine makes exactly the same mask."""
+"""Which pixels of an image are kept: a small saliency map and a cutoff, from which every machine makes the same mask.
+
+A saliency map has any grid, usually that of the network's feature map, and one byte per cell. It is interpolated to the
+image's size in whole numbers, so that a mask that is rebuilt from its map and cutoff is exactly the one that was used.
+"""
 
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from jaxtyping import Bool, Float, Int64, UInt8, UInt16
+from jaxtyping import Bool, Float, Float64, Int64, UInt8, UInt16
 
-STEPS = 65534
-# from the least salient pixel to the most; a cut of so many keeps nothing
-WHOLE = 65535
-# a cut that no level reaches is the sign for the whole image
+MAX_LEVEL = 65534
+# the level of an image's most salient pixel, the least salient one has 0; a cutoff of MAX_LEVEL keeps nothing
+KEEP_ALL = 65535
+# the cutoff that stands for "every pixel", since no level reaches it
+MAX_DENSE_CELLS = 64
+# along one axis; up to so many, interpolating with a matrix is faster than picking the two neighbours of each pixel
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Selection:
-    """For each image its map, the cut above which a pixel is kept, and the mask that the two give."""
+    """For each image of a batch its saliency map, the level above which a pixel is kept, and the resulting mask."""
 
     maps: UInt8[np.ndarray, "b i j"]
-    cuts: UInt16[np.ndarray, "b"]
+    cutoffs: UInt16[np.ndarray, "b"]
     masks: Bool[np.ndarray, "b h w"]
 
-
-def whole(count: int, height: int, width: int) -> Selection:
-    """Every pixel of so many images."""
-    return Selection(
-        np.zeros((count, 1, 1), np.uint8), np.full(count, WHOLE, np.uint16), np.ones((count, height, width), bool)
-    )
+    def __repr__(self) -> str:
+        count = len(self.masks)
+        share = f", {self.masks.mean():.1%} of their pixels" if self.masks.size else ""
+        return f"Selection({count} {'image' if count == 1 else 'images'}{share})"
 
 
 def select(
-    maps: UInt8[np.ndarray, "b i j"], threshold: float, height: int, width: int, most: int, *, gist: bool = False
+    maps: UInt8[np.ndarray, "b i j"], threshold: float, height: int, width: int, max_pixels: int, *, gist: bool = False
 ) -> tuple[Selection, Bool[np.ndarray, "b"]]:
-    """Pixels whose saliency, stretched to [0, 1], is above the threshold; and for which images that had to give way.
+    """Keep the pixels whose saliency, normalised to [0, 1] per image, is above the threshold.
 
-    It gives way where nothing is salient (the whole image is wanted then) and where more pixels are wanted than the
-    memory can ever hold: the cut is raised until they fit. Where nothing is salient and the whole does not fit, the
-    centre is taken to be. With a gist of the image under it, nothing salient is nothing kept.
+    Also returns for which images this had to be adjusted:
+    - more pixels are salient than `max_pixels`, the most that the memory can ever hold: the cutoff is raised;
+    - nothing is salient, the map is constant: the whole image is kept, or as much of its centre as fits.
+
+    With a `gist`, a codec that keeps a coarse picture of the whole image anyway, a constant map keeps no pixel.
     """
-    levels = stretched(maps, height, width)
-    cuts = np.full(len(maps), int(threshold * STEPS), np.uint16)
-    flat = levels.max((1, 2)) == 0
-    bent = (flat & (not gist)) | ((levels > cuts[:, None, None]).sum((1, 2)) > most)
+    levels = upsampled(maps, height, width)
+    cutoffs = np.full(len(maps), int(threshold * MAX_LEVEL), np.uint16)
+    constant = levels.max((1, 2)) == 0
+    too_many = (levels > cutoffs[:, None, None]).sum((1, 2)) > max_pixels
+    adjusted = too_many if gist else too_many | constant
     maps = maps.copy()
-    for row in np.flatnonzero(bent):
-        if flat[row] and height * width <= most:
-            cuts[row] = WHOLE
+    for row in np.flatnonzero(adjusted):
+        if constant[row] and height * width <= max_pixels:
+            cutoffs[row] = KEEP_ALL
             continue
-        if flat[row]:
-            maps[row] = central(*maps.shape[1:])
-            levels[row] = stretched(maps[row : row + 1], height, width)[0]
-        ordered = np.sort(levels[row], axis=None)[::-1]
-        cuts[row] = ordered[most] if most < len(ordered) else 0
-    return Selection(maps, cuts, above(levels, cuts)), bent
+        if constant[row]:
+            maps[row] = central_map(*maps.shape[1:])
+            levels[row] = upsampled(maps[row : row + 1], height, width)[0]
+        descending = np.sort(levels[row], axis=None)[::-1]
+        cutoffs[row] = descending[max_pixels] if max_pixels < len(descending) else 0
+    return Selection(maps, cutoffs, above(levels, cutoffs)), adjusted
+
+
+def full_selection(count: int, height: int, width: int) -> Selection:
+    """Every pixel of `count` images."""
+    return Selection(
+        np.zeros((count, 1, 1), np.uint8), np.full(count, KEEP_ALL, np.uint16), np.ones((count, height, width), bool)
+    )
 
 
 def masks_of(
-    maps: UInt8[np.ndarray, "b i j"], cuts: UInt16[np.ndarray, "b"], height: int, width: int
+    maps: UInt8[np.ndarray, "b i j"], cutoffs: UInt16[np.ndarray, "b"], height: int, width: int
 ) -> Bool[np.ndarray, "b h w"]:
-    """The masks, from maps and cuts alone."""
-    return above(stretched(maps, height, width), cuts)
+    """The masks that maps and cutoffs stand for."""
+    return above(upsampled(maps, height, width), cutoffs)
 
 
-def above(levels: Int64[np.ndarray, "b h w"], cuts: UInt16[np.ndarray, "b"]) -> Bool[np.ndarray, "b h w"]:
-    return (levels > cuts[:, None, None]) | (cuts == WHOLE)[:, None, None]
+def above(levels: Int64[np.ndarray, "b h w"], cutoffs: UInt16[np.ndarray, "b"]) -> Bool[np.ndarray, "b h w"]:
+    return (levels > cutoffs[:, None, None]) | (cutoffs == KEEP_ALL)[:, None, None]
 
 
-def stretched(maps: UInt8[np.ndarray, "b i j"], height: int, width: int) -> Int64[np.ndarray, "b h w"]:
-    """Maps at the image's size, each stretched from 0 to 65534; a flat one is 0 everywhere. Whole numbers only."""
-    # products of small whole numbers are exact in double precision, in whatever order they are added
-    fine = weights(height, maps.shape[1]) @ maps.astype(np.float64) @ weights(width, maps.shape[2]).T
-    low, high = fine.min((1, 2), keepdims=True), fine.max((1, 2), keepdims=True)
+def upsampled(maps: UInt8[np.ndarray, "b i j"], height: int, width: int) -> Int64[np.ndarray, "b h w"]:
+    """Maps at the image's size, each normalised to 0 … MAX_LEVEL; a constant one is 0 everywhere.
+
+    The interpolation is torch's bilinear one, in whole numbers: sums of products of small whole numbers are exact in
+    double precision, in whatever order they are added.
+    """
+    rows = interpolated(maps.astype(np.float64).swapaxes(1, 2), height).swapaxes(1, 2)
+    values = interpolated(rows, width)
+    low, high = values.min((1, 2), keepdims=True), values.max((1, 2), keepdims=True)
     spread = (high - low).astype(np.int64)
-    return (fine - low).astype(np.int64) * STEPS // np.maximum(spread, 1)
+    return (values - low).astype(np.int64) * MAX_LEVEL // np.maximum(spread, 1)
+
+
+def interpolated(maps: Float64[np.ndarray, "b i j"], size: int) -> Float64[np.ndarray, "b i size"]:
+    """Maps with so many cells along their last axis, times a whole number that is the same for all."""
+    cells = maps.shape[2]
+    if cells == size:
+        return maps
+    if cells <= MAX_DENSE_CELLS:
+        return maps @ interpolation_matrix(size, cells).T
+    lower, share = lower_cells(size, cells)
+    upper = np.minimum(lower + 1, cells - 1)
+    return maps.take(lower, 2) * (2 * size - share) + maps.take(upper, 2) * share
 
 
 @cache
-def weights(size: int, coarse: int) -> Float[np.ndarray, "size coarse"]:
-    """Bilinear interpolation along one axis, pixel centres aligned, in whole numbers: rows add up to twice the size."""
-    rows = np.arange(size)
-    position = np.maximum((2 * rows + 1) * coarse - size, 0)
-    low, share = np.divmod(position, 2 * size)
-    found = np.zeros((size, coarse))
-    np.add.at(found, (rows, low), 2 * size - share)
-    np.add.at(found, (rows, np.minimum(low + 1, coarse - 1)), share)
-    return found
+def interpolation_matrix(size: int, cells: int) -> Float[np.ndarray, "size cells"]:
+    """Each pixel's weights of the cells; they add up to twice the size."""
+    pixels = np.arange(size)
+    lower, share = lower_cells(size, cells)
+    matrix = np.zeros((size, cells))
+    np.add.at(matrix, (pixels, lower), 2 * size - share)
+    np.add.at(matrix, (pixels, np.minimum(lower + 1, cells - 1)), share)
+    return matrix
 
 
-def central(height: int, width: int) -> UInt8[np.ndarray, "i j"]:
+def lower_cells(size: int, cells: int) -> tuple[Int64[np.ndarray, "size"], Int64[np.ndarray, "size"]]:
+    """For each pixel the nearest cell whose centre is not behind its own, and the weight of the cell after that one.
+
+    Weights are parts of twice the size: pixel p has its centre at (2p + 1)/2 of `size`, a cell at (2c + 1)/2 of `cells`.
+    """
+    position = np.maximum((2 * np.arange(size) + 1) * cells - size, 0)
+    lower, share = np.divmod(position, 2 * size)
+    return lower, share
+
+
+def central_map(height: int, width: int) -> UInt8[np.ndarray, "i j"]:
     """A map that is highest in its middle."""
     down, across = (1 - np.abs(np.linspace(-1, 1, size + 2)[1:-1]) for size in (height, width))
     highest = max(min(down.max(), across.max()), 1e-9)

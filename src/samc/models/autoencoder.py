@@ -12,10 +12,10 @@ STRIDE = 2 ** len(WIDTHS)
 
 
 class InpaintingAutoencoder(nn.Module):
-    """Any size of image. As in the paper it paints the whole picture anew, through a sigmoid.
+    """For images of any size. As in the paper it produces the whole image, through a sigmoid.
 
-    With residual=True it adds a correction to the picture it is given; its last layer starts at zero, so that
-    before its first step it returns that picture unchanged.
+    With residual=True it adds a correction to the image it is given; its last layer starts at zero, so that before its
+    first step it returns that image unchanged.
     """
 
     def __init__(self, channels: int = 3, *, residual: bool = False, seed: int = 0):
@@ -36,22 +36,23 @@ class InpaintingAutoencoder(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
+        height, width = x.shape[2:]
         if self.residual:
-            return x + self.decoder(self.encode(x))[:, :, : x.shape[2], : x.shape[3]]
-        return painted(self.decoder, self.encode(x), x.shape[2], x.shape[3])
+            return x + self.decoder(self.encode(x))[:, :, :height, :width]
+        return decode(self.decoder, self.encode(x), height, width)
 
     def encode(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
-        """What the decoder paints from; an eighth of the picture's height and width."""
+        """The codes that the decoder starts from, at an eighth of the image's height and width."""
         height, width = x.shape[2:]
-        # strides need a multiple of eight; edges are repeated so that no dark frame is learnt
+        # strides need a multiple of eight; edges are replicated so that no dark border is learnt
         return self.encoder(F.pad(x, (0, -width % STRIDE, 0, -height % STRIDE), mode="replicate"))
 
 
-def painted(decoder: nn.Module, codes: Float[Tensor, "b d i j"], height: int, width: int) -> Float[Tensor, "b c h w"]:
-    """The pictures, in [0, 1], that a decoder makes of codes; what padding had added is cut off."""
+def decode(decoder: nn.Module, codes: Float[Tensor, "b d i j"], height: int, width: int) -> Float[Tensor, "b c h w"]:
+    """The images, in [0, 1], that a decoder makes of codes; what padding had added is cut off."""
     return torch.sigmoid(decoder(codes)[:, :, :height, :width])
 
 
 def code_grid(height: int, width: int) -> tuple[int, int]:
-    """Height and width of a picture's code."""
+    """Height and width of an image's codes."""
     return -(-height // STRIDE), -(-width // STRIDE)

@@ -1,4 +1,4 @@
-"""The picture of a memory's file: for each task some images as they are kept, and as they come back."""
+"""The picture of a memory: for each task some images as they are stored, and as they come back."""
 
 from pathlib import Path
 
@@ -11,29 +11,29 @@ from matplotlib.figure import Figure
 from samc.completion.rules import telea
 from samc.memory import EpisodicMemory
 from samc.memory.gist import Gist
-from samc.memory.masked import Masked
+from samc.memory.masked import MaskedCodec
 
-DROPPED = 0.86
-# the grey of pixels that are not stored
+DROPPED = 219
+# the grey of a pixel that is not stored
 GAP = 0.06
-# between images, in images
+# between two images, as a part of an image
 PANEL = 0.85
-# inches an image
-WIDEST = 18
-# images side by side, before tasks go on below
+# inches per image
+MAX_IMAGES_ABREAST = 18
+# more tasks than fit next to each other continue below
 
 
-def draw(memory: EpisodicMemory, path: Path, *, per_task: int = 6) -> None:
+def draw_memory(memory: EpisodicMemory, path: Path, *, per_task: int = 6) -> None:
     """Tasks as blocks, in reading order; below each image its label, its bytes and how much of it was kept."""
     tasks = memory.tasks
-    columns = max([1, *(min(per_task, len(memory.shelves[task].items)) for task in tasks)])
-    abreast = max(1, min(len(tasks), WIDEST // columns))
+    columns = max([1, *(min(per_task, len(memory.by_task[task].images)) for task in tasks)])
+    abreast = max(1, min(len(tasks), MAX_IMAGES_ABREAST // columns))
     blocks = max(1, -(-len(tasks) // abreast))
     names = row_names(memory)
     _, height, width = memory.codec.image_shape
-    panel_high = PANEL * min(max(height / width, 0.3), 3)
-    wide, high = columns * PANEL + 0.45, len(names) * panel_high + 0.75
-    size = max(abreast * wide + 0.55, 5.2), blocks * high + 0.5
+    panel_height = PANEL * min(max(height / width, 0.3), 3)
+    block_width, block_height = columns * PANEL + 0.45, len(names) * panel_height + 0.75
+    size = max(abreast * block_width + 0.55, 5.2), blocks * block_height + 0.5
     figure = Figure(figsize=size, dpi=110)
     FigureCanvasAgg(figure)
     total = sum(memory.images_per_task.values())
@@ -41,50 +41,50 @@ def draw(memory: EpisodicMemory, path: Path, *, per_task: int = 6) -> None:
     figure.text(0.55 / size[0], 1 - 0.15 / size[1], title, va="top", fontsize=12, fontweight="bold")
     for number, task in enumerate(tasks):
         down, across = divmod(number, abreast)
-        shown = min(columns, len(memory.shelves[task].items))
-        bottom = size[1] - 0.5 - down * high - 0.25 - len(names) * panel_high
-        corner = ((0.55 + across * wide) / size[0], bottom / size[1])
-        axes = figure.add_axes((*corner, shown * PANEL / size[0], len(names) * panel_high / size[1]))
-        block(axes, memory, task, shown, names if across == 0 else ("",) * len(names))
+        count = min(columns, len(memory.by_task[task].images))
+        bottom = size[1] - 0.5 - down * block_height - 0.25 - len(names) * panel_height
+        corner = ((0.55 + across * block_width) / size[0], bottom / size[1])
+        axes = figure.add_axes((*corner, count * PANEL / size[0], len(names) * panel_height / size[1]))
+        draw_task(axes, memory, task, count, names if across == 0 else ("",) * len(names))
     figure.savefig(path)
 
 
 def row_names(memory: EpisodicMemory) -> tuple[str, ...]:
     """Whole images have no second row: nothing was dropped that could be completed."""
-    if not isinstance(memory.codec, Masked | Gist):
+    if not isinstance(memory.codec, MaskedCodec | Gist):
         return ("kept",)
     return ("kept", "with the gist" if memory.codec.gist else "completed")
 
 
-def block(axes: Axes, memory: EpisodicMemory, task: int, shown: int, names: tuple[str, ...]) -> None:
-    """One task: some of its images from the oldest to the newest."""
-    items = list(memory.shelves[task].items)
-    rows = np.linspace(0, len(items) - 1, shown).round().astype(int)
-    images, masks = memory.codec.decode([items[row].blob for row in rows])
-    pictures = [np.where(masks[:, None], images, int(255 * DROPPED)).astype(np.uint8)]
+def draw_task(axes: Axes, memory: EpisodicMemory, task: int, count: int, names: tuple[str, ...]) -> None:
+    """One task: so many of its images, from the oldest to the newest."""
+    held = memory.by_task[task]
+    indices = np.linspace(0, len(held.images) - 1, count).round().astype(int)
+    chosen = [held.images[index] for index in indices]
+    images, masks = memory.codec.decode([image.blob for image in chosen])
+    pictures = [np.where(masks[:, None], images, DROPPED).astype(np.uint8)]
     if len(names) == 2:
         pictures.append(images if memory.codec.gist else telea(images, masks))
-    extent = (0, shown, len(names), 0)
+    extent = (0, count, len(names), 0)
     axes.imshow(mosaic(pictures), extent=extent, aspect="auto", interpolation="nearest", cmap="gray", vmin=0, vmax=1)
     axes.set(xticks=[], yticks=np.arange(len(names)) + 0.5, yticklabels=names)
     axes.tick_params(length=0, labelsize=8.5)
     for name in axes.get_yticklabels():
         name.set(rotation=90, verticalalignment="center")
     axes.spines[:].set_visible(False)
-    nbytes = sum(item.nbytes for item in items)
-    heading = f"task {task + 1}: {len(items)} {'image' if len(items) == 1 else 'images'}, {nbytes:,} bytes"
+    noun = "image" if len(held.images) == 1 else "images"
+    heading = f"task {task + 1}: {len(held.images)} {noun}, {held.nbytes:,} bytes"
     axes.set_title(heading, fontsize=8.5, loc="left", pad=3)
-    for column, row in enumerate(rows):
-        label = int(np.frombuffer(items[row].label, memory.label_type)[0])
+    for column, (image, label) in enumerate(zip(chosen, memory.labels(chosen), strict=True)):
         share = f", {masks[column].mean():.0%}" if len(names) == 2 else ""
-        caption = f"class {label}\n{items[row].nbytes:,} B{share}"
+        caption = f"class {label}\n{image.nbytes:,} B{share}"
         axes.text(column + 0.5, len(names) + 0.02, caption, fontsize=6.5, ha="center", va="top")
 
 
 def mosaic(rows: list[UInt8[np.ndarray, "n c h w"]]) -> Float[np.ndarray, "p q *c"]:
-    """Images side by side, rows below each other, white between them; nothing is smoothed."""
+    """Images side by side, rows below each other, white between them; pixels stay sharp."""
     height, width = rows[0].shape[2:]
-    # small images are painted large first, so that the gap is the same part of every image
+    # small images are enlarged first, so that the gap is the same part of every image
     zoom = max(1, -(-96 // max(height, width)))
     margin = max(1, round(GAP / 2 * zoom * max(height, width)))
     lines = []
