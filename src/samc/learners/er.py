@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from samc.config import with_default
 from samc.learners import rules
-from samc.learners.rehearsal import MemorySettings, RehearsalLearner
+from samc.learners.rehearsal import KeepingSettings, RehearsalLearner
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReservoirSettings(MemorySettings):
+class ReservoirSettings(KeepingSettings):
     """Settings of methods whose memory is a uniform sample."""
 
-    keeps: str = with_default(MemorySettings, "keeps", "sample")
+    keeps: str = with_default(KeepingSettings, "keeps", "sample")
 
 
 class ER(RehearsalLearner):

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from samc.config import setting
 from samc.engine import PRECISIONS
-from samc.learners.rehearsal import MemorySettings, RehearsalLearner
+from samc.learners.rehearsal import KeepingSettings, RehearsalLearner
 from samc.learners.rules import choose_rule
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConeSettings(MemorySettings):
+class ConeSettings(KeepingSettings):
     """Settings of GEM's cone."""
 
     memory_strength: float = setting(

@@ -20,10 +20,7 @@ MOST_EXEMPLARS = 500
 
 @dataclass(frozen=True, kw_only=True)
 class ICaRLSettings(DistillingSettings, MemorySettings):
-    """Settings of iCaRL; herding says what is kept, so there is nothing to choose in `keeps`."""
-
-    def idle(self) -> dict[str, str]:
-        return {"keeps": "for icarl, which herds; leave it out"}
+    """Settings of iCaRL; herding says what is kept."""
 
 
 def herd(features: Float[Tensor, "n d"], count: int) -> Int64[Tensor, "m"]:

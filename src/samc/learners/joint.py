@@ -8,7 +8,7 @@ from torch import Tensor
 
 from samc.engine import Batch
 from samc.learners.base import NetworkLearner, StepStats
-from samc.memory.codec import smallest_type
+from samc.memory.codec import label_type
 
 
 class Joint(NetworkLearner):
@@ -39,7 +39,7 @@ class Joint(NetworkLearner):
     def extra_parts(self) -> dict[str, int]:
         """All of it: the budget is for those who choose."""
         images = [image for images in self.images.values() for image in images]
-        label_bytes = smallest_type(max(self.model.heads.num_classes, 1) - 1).itemsize
+        label_bytes = label_type(self.num_classes).itemsize
         return {"images": sum(image.nbytes for image in images), "labels": label_bytes * len(images)}
 
     def memory_report(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Rehearsal: what methods share that replay past tasks, with dense images for a task and an episodic memory behind them."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -26,6 +26,12 @@ class MemorySettings(Terms, NetworkSettings):
         "with +deflate, gist:jpeg:Q or gist:webp:Q before +cam, focus:jpeg:Q, focus:webp:Q",
         group="memory",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeepingSettings(MemorySettings):
+    """Settings of methods that keep images as they come."""
+
     keeps: str = setting(
         "newest",
         "what a full memory holds of a task, its newest images or a uniform sample of all",
@@ -76,7 +82,7 @@ class ReplayLearner(NetworkLearner):
 class RehearsalLearner(ReplayLearner):
     """Replays images from an episodic memory by a `rule`; keeps each batch whole after its step, unless a method chooses."""
 
-    Settings = MemorySettings
+    Settings: ClassVar[type[MemorySettings]] = KeepingSettings
     rule: Rule
 
     def setup(self) -> None:
@@ -86,7 +92,7 @@ class RehearsalLearner(ReplayLearner):
         budget = budget_of(
             self.image_shape, self.num_classes, settings.buffer_size, settings.accounting, settings.memory_bytes
         )
-        reservoir = self.random if settings.keeps == "sample" else None
+        reservoir = self.random if getattr(settings, "keeps", None) == "sample" else None
         codec = parse_codec(settings.codec, self.image_shape, self.model.found.grid)
         self.stored = EpisodicMemory(codec, self.num_classes, budget, settings.accounting, reservoir)
 

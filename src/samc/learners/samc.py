@@ -114,7 +114,7 @@ class SAMC(RehearsalLearner):
     def select(self, maps: UInt8[np.ndarray, "b i j"]) -> tuple[Selection, Bool[np.ndarray, "b"]]:
         """The pixels to keep, and for which images the threshold had to give way."""
         _, height, width = self.image_shape
-        most, gist = self.memory.most_pixels, self.memory.codec.gist
+        most, gist = self.memory.max_pixels, self.memory.codec.gist
         return select(maps, self.settings.threshold, height, width, most, gist=gist)
 
     def end_task(self, task: Task) -> None:

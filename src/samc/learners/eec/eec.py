@@ -19,7 +19,7 @@ from samc.learners.rehearsal import ReplayLearner
 from samc.learners.rules import Gradient, sample
 from samc.memory import budget_of
 from samc.models import InpaintingAutoencoder
-from samc.models.autoencoder import WIDTHS, code_grid, painted
+from samc.models.autoencoder import WIDTHS, code_grid, decode
 from samc.models.modes import in_mode
 from samc.streams.base import Task, generator
 
@@ -64,13 +64,8 @@ class EEC(ReplayLearner):
         self.adam = Adam(self.autoencoder.parameters(), terms.encoder_lr)
 
     def declare(self, task: int, classes: Sequence[int]) -> None:
-        check_room(len(classes), self.code_width, self.label_classes, self.budget_bytes)
+        check_room(len(classes), self.code_width, self.num_classes, self.budget_bytes)
         super().declare(task, classes)
-
-    @property
-    def label_classes(self) -> int | None:
-        """What labels are counted for: the stream's classes, or as many as ever may come."""
-        return self.num_classes
 
     def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
         batch = self.as_batch(x, y, task)
@@ -96,7 +91,7 @@ class EEC(ReplayLearner):
     def paint(self, task: int, random: torch.Generator) -> Batch:
         codes, labels = self.episodes[task].draw(PSEUDO_IMAGES, random)
         size = self.image_shape[1:]
-        images = painted(self.decoders[task], codes.view(len(codes), -1, *code_grid(*size)).to(self.device), *size)
+        images = decode(self.decoders[task], codes.view(len(codes), -1, *code_grid(*size)).to(self.device), *size)
         return Batch(images.contiguous(memory_format=torch.channels_last), labels.to(self.device), task)
 
     def end_task(self, task: Task) -> None:
@@ -109,7 +104,7 @@ class EEC(ReplayLearner):
             codes = torch.cat([autoencoder.encode(self.as_images(part)).flatten(1).cpu() for part in parts])
             codes = codes.nan_to_num()  # of a network that has diverged
             random = generator(self.seed, task.id)
-            self.episodes[task.id] = keep(codes, task.y, self.label_classes, self.budget_bytes, random)
+            self.episodes[task.id] = keep(codes, task.y, self.num_classes, self.budget_bytes, random)
             self.decoders[task.id] = autoencoder.decoder.requires_grad_(False)
         anew = self.paint(task.id, random)
         seen = float((self.predict(task.x, task.id) == task.y).float().mean())

@@ -10,7 +10,7 @@ from jaxtyping import Float, Float32, Int64, UInt8
 from torch import Tensor
 
 from samc.errors import ConfigError
-from samc.memory.codec import smallest_type
+from samc.memory.codec import label_type
 
 COUNT_TYPE = np.dtype("<u2")
 ROUNDS = 10
@@ -66,12 +66,12 @@ class Episodes:
 def keep(
     codes: Float[Tensor, "n d"],
     labels: Int64[Tensor, "n"],
-    num_classes: int,
+    num_classes: int | None,
     budget_bytes: int,
     random: torch.Generator,
 ) -> Episodes:
     """All encodings if the budget has room for them, else as many centroids as fit, shared by the classes."""
-    label_type = smallest_type(num_classes - 1)
+    kind = label_type(num_classes)
     low, high = float(codes.min()), float(codes.max())
     scale = np.array([low, max(high - low, 1e-12) / 255], np.float32)
 
@@ -79,9 +79,9 @@ def keep(
         return (values / float(scale[1])).round().clamp(0, 255).to(torch.uint8).numpy()
 
     width, room = codes.shape[1], budget_bytes - scale.nbytes
-    if len(codes) * (width + label_type.itemsize) <= room:
+    if len(codes) * (width + kind.itemsize) <= room:
         nothing = np.zeros((0, width), np.uint8), np.zeros(0, COUNT_TYPE)
-        return Episodes(in_bytes(codes - low), *nothing, labels.numpy().astype(label_type), scale)
+        return Episodes(in_bytes(codes - low), *nothing, labels.numpy().astype(kind), scale)
     classes = sorted(set(labels.tolist()))
     check_room(len(classes), width, num_classes, budget_bytes)
     most = room // centroid_bytes(width, num_classes)
@@ -98,15 +98,15 @@ def keep(
             )
         )
     centroids, around, sizes, names = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Episodes(centroids, around, sizes, names.astype(label_type), scale)
+    return Episodes(centroids, around, sizes, names.astype(kind), scale)
 
 
-def centroid_bytes(width: int, num_classes: int) -> int:
+def centroid_bytes(width: int, num_classes: int | None) -> int:
     """A centroid, how far its images lie around it, how many they are, and their label."""
-    return 2 * width + COUNT_TYPE.itemsize + smallest_type(num_classes - 1).itemsize
+    return 2 * width + COUNT_TYPE.itemsize + label_type(num_classes).itemsize
 
 
-def check_room(classes: int, width: int, num_classes: int, budget_bytes: int) -> None:
+def check_room(classes: int, width: int, num_classes: int | None, budget_bytes: int) -> None:
     """Refuse a budget that has no room for one centroid a class."""
     needed = classes * centroid_bytes(width, num_classes) + 2 * np.dtype(np.float32).itemsize
     if needed > budget_bytes:
