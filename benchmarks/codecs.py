@@ -1,4 +1,4 @@
-"""What images take in memory: bytes an image and images in the room of ten, by threshold and codec, on real CIFAR-100.
+"""What images take in memory: bytes per image and images in the room of ten, by threshold and codec, on real CIFAR-100.
 
 SAMC learns the first tasks; then every image of the last one is offered to an empty memory, once for each codec and
 threshold. Needs the data set: samc data fetch cifar100.
@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from samc.device import choose
 from samc.learners.rehearsal import as_array, as_bytes
 from samc.learners.samc import SAMC
-from samc.memory import EpisodicMemory, Selection, budget_of, parse, select
+from samc.memory import Codec, EpisodicMemory, Selection, budget_of, parse_codec, select
 from samc.record import describe_device, versions
 from samc.saliency import as_bytes as maps_as_bytes
 from samc.saliency import coarse_cam
@@ -37,10 +37,12 @@ WHOLE = ("raw", "jpeg:5", "jpeg:20", "jpeg:75", "webp:5", "webp:20", "webp:75")
 TASKS, SHAPE = 3, (3, 32, 32)
 
 
-def held(codec: str, accounting: str, images: np.ndarray, kept: Selection, labels: np.ndarray) -> tuple[int, float]:
+def images_held(
+    codec: Codec, accounting: str, images: np.ndarray, selection: Selection, labels: np.ndarray
+) -> tuple[int, float]:
     """How many images the memory ends with, and how many bytes each of them takes."""
-    memory = EpisodicMemory(parse(codec, SHAPE), 100, budget_of(SHAPE, 100, 10, accounting), accounting)
-    memory.add(0, images, kept, labels)
+    memory = EpisodicMemory(codec, 100, budget_of(SHAPE, 100, 10, accounting), accounting)
+    memory.add(0, images, selection, labels)
     count = memory.images_per_task[0]
     return count, memory.nbytes / count
 
@@ -48,30 +50,30 @@ def held(codec: str, accounting: str, images: np.ndarray, kept: Selection, label
 def values_only(costs: np.ndarray, batches: bool) -> float:
     """How many images are held, counting colours alone, on the mean over the task's second half.
 
-    The newest make room by dropping single images, or whole batches of ten.
+    A full memory drops its oldest images, one at a time or in batches of ten.
     """
-    kept: list[int] = []
+    held: list[int] = []
     counts = []
     for first in range(0, len(costs), 10):
-        kept += costs[first : first + 10].tolist()
-        while sum(kept) > 10 * 3072:
-            del kept[: 10 if batches else 1]
+        held += costs[first : first + 10].tolist()
+        while sum(held) > 10 * 3072:
+            del held[: 10 if batches else 1]
         if first >= len(costs) // 2:
-            counts.append(len(kept))
+            counts.append(len(held))
     return float(np.mean(counts))
 
 
 def released_maps(learner: SAMC, parts: list[tuple[torch.Tensor, torch.Tensor]], task: int) -> np.ndarray:
     """Maps as the authors' code makes them: of the predicted class, with batch norm on the batch's own statistics."""
-    model, found = copy.deepcopy(learner.model).train(), []
+    model, maps = copy.deepcopy(learner.model).train(), []
     for x in torch.cat([x for x, _ in parts]).split(10):
         with torch.no_grad():
             features = model.features(x)
         features.requires_grad_()
-        (slopes,) = torch.autograd.grad(model.head(features, task).amax(1).sum(), features)
-        cam = F.relu((slopes.mean((2, 3), keepdim=True) * features.detach()).sum(1))
-        found.append(maps_as_bytes(cam).cpu().numpy())
-    return np.concatenate(found)
+        (grads,) = torch.autograd.grad(model.head(features, task).amax(1).sum(), features)
+        cam = F.relu((grads.mean((2, 3), keepdim=True) * features.detach()).sum(1))
+        maps.append(maps_as_bytes(cam).cpu().numpy())
+    return np.concatenate(maps)
 
 
 def main(data_dir: Path | None) -> None:
@@ -85,30 +87,30 @@ def main(data_dir: Path | None) -> None:
     maps = np.concatenate([maps_as_bytes(coarse_cam(learner.model, x, y, last.id)).cpu().numpy() for x, y in parts])
     images = np.concatenate([as_bytes(x) for x, y in parts])
     labels = np.concatenate([as_array(y) for _, y in parts])
-    flat = float((maps.reshape(len(maps), -1).max(1) == 0).mean())
-    print(f"{len(images)} images of task {TASKS}, {flat:.1%} with a map of zeros\n")
+    empty = float((maps.reshape(len(maps), -1).max(1) == 0).mean())
+    print(f"{len(images)} images of task {TASKS}, {empty:.1%} with a map of zeros\n")
     print("| codec | " + " | ".join(f"{t:.1f}" for t in THRESHOLDS) + " |\n|---" * 1 + "|---" * len(THRESHOLDS) + "|")
     print("| the paper, images | " + " | ".join(map(str, PAPER)) + " |")
-    chosen = {t: select(maps, t, 32, 32, 1024)[0] for t in THRESHOLDS}
+    ours = {t: select(maps, t, 32, 32, 1024)[0] for t in THRESHOLDS}
     with_gist = {t: select(maps, t, 32, 32, 1024, gist=True)[0] for t in THRESHOLDS}
     released = released_maps(learner, parts, last.id)
     theirs = {t: select(released, t, 32, 32, 1024)[0] for t in THRESHOLDS}
-    for name, selections in (("label, eval mode", chosen), ("predicted class, train mode", theirs)):
+    for name, selections in (("label, eval mode", ours), ("predicted class, train mode", theirs)):
         for batches in (False, True):
             counts = [values_only(3 * selections[t].masks.sum((1, 2)), batches) for t in THRESHOLDS]
             how = "batches make room" if batches else "images make room"
             print(f"| values only, {name}, {how} | " + " | ".join(f"{count:.1f}" for count in counts) + " |")
-    rows = [("coo", "values"), *((codec, "bytes") for codec in MASKED)]
-    for codec, accounting in rows:
-        use = with_gist if parse(codec, SHAPE).gist else chosen
-        found = [held(codec, accounting, images, use[t], labels) for t in THRESHOLDS]
-        name = "values only, images" if accounting == "values" else f"{codec}, images (bytes each)"
-        cells = (str(n) if accounting == "values" else f"{n} ({size:.0f})" for n, size in found)
+    for spec, accounting in [("coo", "values"), *((spec, "bytes") for spec in MASKED)]:
+        codec = parse_codec(spec, SHAPE, maps.shape[1:])
+        selections = with_gist if codec.gist else ours
+        results = [images_held(codec, accounting, images, selections[t], labels) for t in THRESHOLDS]
+        name = "values only, images" if accounting == "values" else f"{spec}, images (bytes each)"
+        cells = (str(count) if accounting == "values" else f"{count} ({size:.0f})" for count, size in results)
         print(f"| {name} | " + " | ".join(cells) + " |")
     print("\n| whole images | images | bytes each |\n|---|---|---|")
-    for codec in WHOLE:
-        count, size = held(codec, "bytes", images, chosen[0.7], labels)
-        print(f"| {codec} | {count} | {size:.0f} |")
+    for spec in WHOLE:
+        count, size = images_held(parse_codec(spec, SHAPE), "bytes", images, ours[0.7], labels)
+        print(f"| {spec} | {count} | {size:.0f} |")
     print(f"\n{describe_device(learner.device)}, {versions()}, threads {torch.get_num_threads()}")
 
 

@@ -1,7 +1,7 @@
-"""What encoding and decoding add to a training step on this machine, by codec: shares measured in one run.
+"""What encoding and decoding add to a training step on this machine, by codec; measured in one run per codec.
 
-SAMC learns pictures of the embedded stream with two past tasks in memory. Decoding happens once a task and is spread
-over the 250 steps that a task of Split CIFAR-100 has.
+SAMC learns images of the embedded stream with two past tasks in memory. Decoding happens once per task; its time is
+divided by the 250 steps that a task of Split CIFAR-100 has.
 """
 
 import time
@@ -16,11 +16,11 @@ from samc.streams import split_synthetic
 CODECS = ("coo", "bitmask", "bitmask+deflate", "cam", "cam+deflate", "gist:thumb:4+cam", "gist:jpeg:10+cam+deflate",
           "gist:webp:5+cam+deflate", "focus:jpeg:40")  # fmt: skip
 WHOLE = ("raw", "jpeg:20", "webp:20")
-STEPS, STEPS_A_TASK = 12, 250
+STEPS, STEPS_PER_TASK = 12, 250
 
 
-def shares(learner: SAMC | ER) -> tuple[float, float, float]:
-    """Seconds of a step without encoding, of encoding, and of decoding spread over a task's steps."""
+def seconds_per_step(learner: SAMC | ER) -> tuple[float, float, float]:
+    """Seconds per step without encoding, for encoding, and for decoding."""
     stream = split_synthetic(seed=0, n_tasks=3, test_per_class=1)
     for task in stream:
         batches = list(task.batches(10))[: STEPS + 2]
@@ -34,18 +34,18 @@ def shares(learner: SAMC | ER) -> tuple[float, float, float]:
     for task in (0, 1):
         learner.memory.recall(task)
     decoding = time.perf_counter() - start
-    return (seconds - encoding) / STEPS, encoding / STEPS, decoding / STEPS_A_TASK
+    return (seconds - encoding) / STEPS, encoding / STEPS, decoding / STEPS_PER_TASK
 
 
 def main() -> None:
-    print("| method and codec | step, ms | encoding, ms | decoding, ms a step | share of the step |")
+    print("| method and codec | step, ms | encoding, ms | decoding, ms per step | share of the step |")
     print("|---|---|---|---|---|")
     for kind, codecs in ((SAMC, CODECS), (ER, WHOLE)):
         for codec in codecs:
-            more = {"completion": "telea"} if kind is SAMC else {}
-            step, encoding, decoding = shares(kind(20, (3, 32, 32), codec=codec, lr=0.02, **more))
-            spent = (encoding + decoding) / step
-            cells = f"{1000 * step:.1f} | {1000 * encoding:.2f} | {1000 * decoding:.3f} | {spent:.2%}"
+            settings = {"completion": "telea"} if kind is SAMC else {}
+            step, encoding, decoding = seconds_per_step(kind(20, (3, 32, 32), codec=codec, lr=0.02, **settings))
+            share = (encoding + decoding) / step
+            cells = f"{1000 * step:.1f} | {1000 * encoding:.2f} | {1000 * decoding:.3f} | {share:.2%}"
             print(f"| {kind.__name__}, {codec} | {cells} |", flush=True)
     print(f"\n{describe_device(torch.device('cpu'))}, {versions()}")
 

@@ -71,6 +71,24 @@ def test_budgets_by_hand():
     assert memory_of("raw", (3, 32, 32), 1000, 10, "bytes").budget_bytes == 10 * (3072 + 2)
 
 
+def test_an_unknown_number_of_classes_may_grow():
+    shape = (1, 2, 2)
+    # four bytes of image and two of label
+    assert budget_of(shape, None, 10, "bytes") == Budget(60) == budget_of(shape, 257, 10, "bytes")
+    assert budget_of(shape, None, 10, "values") == Budget(40)
+    memory = memory_of("raw", shape, None, 3)
+    images, masks = images_and_masks(3, shape, 1, 0)
+    memory.add(0, images, masks, np.array([0, 256, 65_535]))
+    assert memory.recall(0)[2].tolist() == [0, 256, 65_535]
+    assert memory.nbytes_by_part == {"colours": 12, "labels": 6}
+    assert memory.images_per_task == {0: 3}
+    with pytest.raises(DataError, match="labels go from 0 to 65535; got 65536 to 65536"):
+        memory.add(0, images[:1], kept(masks.masks[:1]), np.array([65_536]))
+    other = memory_of("raw", shape, None, 3)
+    other.load_state_dict(memory.state_dict())
+    assert other.state_dict() == memory.state_dict()
+
+
 @pytest.mark.parametrize("accounting", ["bytes", "values"])
 def test_ten_raw_images_fit_exactly(accounting):
     memory = memory_of("raw", (3, 8, 8), 5, 10, accounting)
@@ -175,3 +193,30 @@ def test_a_common_budget_shrinks_earlier_tasks_from_their_oldest():
     memory.add(1, images[:1], kept(np.ones((1, 4, 4), bool)), np.array([9]))
     assert memory.images_per_task == {0: 3, 1: 1}
     assert memory.recall(0)[2].tolist() == [3, 4, 5]
+
+
+@pytest.mark.parametrize("text", ["", "KB", "0", "-3KB", "3 apples", "30KB/tasks", "9" * 400, f"1.{'0' * 400}KB"])
+def test_budgets_that_mean_nothing(text):
+    with pytest.raises(ConfigError, match="memory-bytes is like 30KB/task, or 600KB for all tasks together; got"):
+        parse_budget(text)
+
+
+def test_short_reprs():
+    memory = memory_of("raw", (1, 4, 4), 10, 3)
+    assert repr(memory) == "EpisodicMemory(0 tasks, 0 images, 0 of 51 bytes, raw)"
+    images, masks = images_and_masks(4, (1, 4, 4), 1, 0)
+    memory.add(0, images, masks, np.arange(4))
+    memory.add(1, images[:1], kept(masks.masks[:1]), np.arange(1))
+    assert repr(memory) == "EpisodicMemory(2 tasks, 4 images, 68 of 102 bytes, raw)"
+    assert repr(memory.by_task) == (
+        "{0: TaskMemory(3 images of 4 offered, 51 bytes), 1: TaskMemory(1 image of 1 offered, 17 bytes)}"
+    )
+    assert repr(memory.by_task[1].images[0]) == "StoredImage(17 bytes)"
+    assert repr(memory.codec) == "parse_codec('raw', (1, 4, 4))"
+    assert repr(memory.budget) == "Budget(51 bytes per task)"
+    assert repr(Budget(600_000, per_task=False)) == "Budget(600,000 bytes for all tasks)"
+    assert repr(masks) == "Selection(4 images, 100.0% of their pixels)"
+    shared = EpisodicMemory(parse_codec("raw", (1, 4, 4)), 10, Budget(2000, per_task=False), "values")
+    shared.add(0, images[:1], kept(masks.masks[:1]), np.arange(1))
+    shared.task(1)
+    assert repr(shared) == "EpisodicMemory(2 tasks, 1 image, 16 of 2,000 bytes of colours, raw)"

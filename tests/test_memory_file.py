@@ -1,5 +1,6 @@
 """A memory's file: every codec comes back, the bytes are the counted ones, and no damage passes for a memory."""
 
+import hashlib
 import re
 import time
 import tracemalloc
@@ -51,6 +52,43 @@ def test_a_loaded_memory_goes_on_as_the_saved_one_would(tmp_path, accounting):
         buffer.add(7, images[:6], kept, np.arange(6))
     assert content(loaded) == content(memory)
     assert list(loaded.by_task) == [0, 3, 7]
+
+
+@pytest.mark.parametrize(("shape", "grid"), [((1, 28, 28), (7, 7)), ((3, 16, 12), (16, 12)), ((3, 16, 12), (1, 5))])
+@pytest.mark.parametrize("spec", ["cam", "cam+deflate", "gist:thumb:4+cam"])
+def test_a_file_knows_the_grid_of_its_maps(tmp_path, spec, shape, grid):
+    memory, _ = filled(spec, shape, grid=grid)
+    loaded = load(memory.save(tmp_path / "memory.samc"))
+    assert loaded.codec.spec == spec.replace("cam", f"cam:{grid[0]}x{grid[1]}")
+    assert content(loaded) == content(memory)
+    for task in memory.tasks:
+        for array, again in zip(memory.recall(task), loaded.recall(task), strict=True):
+            assert np.array_equal(array, again)
+
+
+def test_an_unknown_number_of_classes_is_a_file_too(tmp_path):
+    memory, _ = filled("coo", classes=None)
+    path = memory.save(tmp_path / "memory.samc")
+    assert load(path).num_classes == 65_536
+    assert content(load(path)) == content(memory)
+    assert load_file(path)["labels"].dtype == np.uint16
+    forged(path, num_classes=65_537)
+    with pytest.raises(DataError, match="tensors are not blobs, labels, sizes"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("spec", "digest"),
+    [
+        ("raw", "3486e3c48451ae812bbe67d4ffe5f57db4b03273453369f453d312d15f421f14"),
+        ("coo", "db301234d66221066abf3842b3ef22e205335010e09c021cd4baf734c602ba7c"),
+        ("bitmask", "2591157826f6b28d33136fc6ad626f5f2fbff3e63f1a88807d40640d3cb96cb7"),
+    ],
+)
+def test_the_format_has_not_changed(tmp_path, spec, digest):
+    """The files that format 1 has always had, byte for byte; where this fails, the format needs a new number."""
+    path = filled(spec)[0].save(tmp_path / "memory.samc")
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
 
 
 def test_an_empty_memory_is_a_file_too(tmp_path):
@@ -184,6 +222,20 @@ def test_ten_thousand_mutants_are_refused_or_equal(tmp_path, part):
         ("jpeg:30", {"codec": "jpeg:0030"}, "its codec calls itself jpeg:30"),
         ("coo", {"codec": "pickle"}, "unknown codec"),
         ("coo", {"codec": ["coo"]}, "not a whole memory file"),
+        ("cam", {"codec": "cam"}, "cam needs its map's grid, such as cam:4x4"),
+        ("cam", {"codec": "cam:02x2"}, "its codec calls itself cam:2x2"),
+        ("cam", {"codec": "cam:2x1"}, "does not match its own header"),
+        ("cam", {"codec": "cam:16x16"}, "does not match its own header"),
+        ("cam", {"codec": "cam:0x2"}, "from 1x1 up to the image's 16x16, got 0x2"),
+        ("cam", {"codec": "cam:17x16"}, "from 1x1 up to the image's 16x16, got 17x16"),
+        ("cam", {"codec": "cam:999999999x999999999"}, "from 1x1 up to the image's 16x16"),
+        ("cam", {"codec": f"cam:{'9' * 5000}x2"}, "the grid of cam is rows and columns"),
+        (
+            "cam",
+            {"codec": "cam:4096x4096", "image_shape": [3, 4096, 4096], "tasks": [[0, 1, 1], [3, 0, 0]]},
+            "budget of 100000 bytes per task cannot hold one image",
+        ),
+        ("gist:thumb:4+cam", {"codec": "gist:thumb:4+cam:16x16+deflate"}, "does not match its own header"),
         ("coo", {"accounting": "free"}, "its accounting is free"),
         ("coo", {"budget": {"total": 100, "per_task": True}}, "more than its budget allows"),
         ("coo", {"budget": {"total": 100_000, "per_task": 1}}, "budget make no sense"),

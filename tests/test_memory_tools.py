@@ -203,6 +203,18 @@ def test_a_gist_that_keeps_everything_is_no_gist(tmp_path, spec, passes):
         assert "100% of the dropped values come back exactly" in found.verdict
 
 
+def test_pixels_hidden_in_a_saliency_map_are_found(tmp_path):
+    """A map as large as the image has room for a channel of it; the audit looks there too."""
+    shape, grid = (3, 32, 32), (32, 32)
+    memory, images = filled("cam", shape, tasks=(0,), grid=grid)
+    assert audit(memory.save(tmp_path / "honest.samc"), images).passed
+    selection, _ = select(images[:, 0], 0.5, 32, 32, memory.max_pixels)
+    liar = EpisodicMemory(memory.codec, 20, Budget(100_000))
+    liar.add(0, images, selection, np.zeros(len(images), np.int64))
+    verdict = audit(liar.save(tmp_path / "liar.samc"), images).verdict
+    assert "dropped pixels of 4 of the originals, the first of them number 0, are in the file" in verdict
+
+
 def test_originals_that_are_not_this_memorys_are_a_mistake(tmp_path):
     path = filled("cam", (3, 32, 32))[0].save(tmp_path / "memory.samc")
     with pytest.raises(DataError, match=r"none of the images in .* is among the originals; give those"):

@@ -166,9 +166,7 @@ class EpisodicMemory:
         parts: Counter[str] = Counter(labels=0)
         for held in self.by_task.values():
             for image in held.images:
-                parts.update(
-                    self.codec.nbytes_by_part(image.blob), labels=len(image.label), lengths=len(image.length)
-                )
+                parts.update(self.codec.nbytes_by_part(image.blob), labels=len(image.label), lengths=len(image.length))
         return {name: size for name, size in sorted(parts.items()) if size or name == "labels"}
 
     @property

@@ -24,8 +24,8 @@ class Codec(Protocol):
     What `encode` returns is all that is kept of an image. `decode` gives images and masks back; dropped pixels come
     back as what the codec still knows of them: zero, or a coarse picture if the codec has a `gist`.
 
-    `spec` is the codec's whole name: `parse_codec(spec, image_shape)` makes a codec that reads what this one has written.
-    `blob_bytes` is the size of every encoded image, or None where sizes differ.
+    `spec` is the codec's full name: `parse_codec(spec, image_shape)` makes a codec that reads what this one has
+    written. `blob_bytes` is the size of every encoded image, or None where sizes differ.
     """
 
     spec: str

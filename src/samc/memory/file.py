@@ -1,8 +1,8 @@
 """A memory as a file: the counted bytes and nothing else as tensors, their meaning as one text, a checksum over both.
 
 Safe to load from a stranger: nothing is unpickled, nothing is believed before it was compared with the file's size, and
-what would not be written again in the same way is refused. Loading takes at most twice the file's size, some two hundred
-bytes per image for Python's objects, and room to decode one image at a time (at most MEMORY_PER_PIXEL bytes per pixel).
+what would not be written again in the same way is refused. Loading takes at most twice the file's size, about 200 bytes
+per image for Python's objects, and room to decode one image at a time (at most 40 bytes per pixel).
 """
 
 import hashlib

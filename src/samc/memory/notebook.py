@@ -23,7 +23,7 @@ DROPPED = 219
 
 
 def memory_html(memory: EpisodicMemory) -> str:
-    """One table row per task: its number, its images and bytes, and some of its images from the oldest to the newest."""
+    """One table row per task: its number, images and bytes, and some of its images from the oldest to the newest."""
     rows = [task_row(memory, task, held) for task, held in islice(memory.by_task.items(), MAX_TASKS)]
     more = len(memory.by_task) - len(rows)
     note = f"<p>and {counted(more, 'more task')}</p>" if more > 0 else ""

@@ -56,8 +56,8 @@ def count_runs(
 ) -> Int64[np.ndarray, "n"]:
     """How many different known runs each original has among its dropped pixels.
 
-    `kept` says what was kept of which original; of all others every pixel was dropped. Pixels are searched in the orders
-    in which programs write them: channel after channel, and pixel after pixel with red or with blue first.
+    `kept` says what was kept of which original; of all others every pixel was dropped. Pixels are searched in the
+    orders in which programs write them: channel after channel, and pixel after pixel with red or with blue first.
     """
     counts = np.zeros(len(originals), np.int64)
     if not len(known):

@@ -1,7 +1,7 @@
 """Which pixels of an image are kept: a small saliency map and a cutoff, from which every machine makes the same mask.
 
 A saliency map has any grid, usually that of the network's feature map, and one byte per cell. It is interpolated to the
-image's size in whole numbers, so that a mask that is rebuilt from its map and cutoff is exactly the one that was used.
+image's size in integers, so that a mask that is rebuilt from its map and cutoff is exactly the one that was used.
 """
 
 from dataclasses import dataclass
@@ -82,26 +82,30 @@ def above(levels: Int64[np.ndarray, "b h w"], cutoffs: UInt16[np.ndarray, "b"]) 
 def upsampled(maps: UInt8[np.ndarray, "b i j"], height: int, width: int) -> Int64[np.ndarray, "b h w"]:
     """Maps at the image's size, each normalised to 0 … MAX_LEVEL; a constant one is 0 everywhere.
 
-    The interpolation is torch's bilinear one, in whole numbers: sums of products of small whole numbers are exact in
+    The interpolation is torch's bilinear one, in integers: sums of products of small integers are exact in
     double precision, in whatever order they are added.
     """
-    rows = interpolated(maps.astype(np.float64).swapaxes(1, 2), height).swapaxes(1, 2)
-    values = interpolated(rows, width)
+    values = interpolated(maps.astype(np.float64).swapaxes(1, 2), height)
+    values = interpolated(values.swapaxes(1, 2), width)
     low, high = values.min((1, 2), keepdims=True), values.max((1, 2), keepdims=True)
     spread = (high - low).astype(np.int64)
     return (values - low).astype(np.int64) * MAX_LEVEL // np.maximum(spread, 1)
 
 
 def interpolated(maps: Float64[np.ndarray, "b i j"], size: int) -> Float64[np.ndarray, "b i size"]:
-    """Maps with so many cells along their last axis, times a whole number that is the same for all."""
+    """Maps with so many cells along their last axis, times an integer that is the same for all."""
     cells = maps.shape[2]
     if cells == size:
         return maps
     if cells <= MAX_DENSE_CELLS:
         return maps @ interpolation_matrix(size, cells).T
     lower, share = lower_cells(size, cells)
-    upper = np.minimum(lower + 1, cells - 1)
-    return maps.take(lower, 2) * (2 * size - share) + maps.take(upper, 2) * share
+    values, upper_values = maps.take(lower, 2), maps.take(np.minimum(lower + 1, cells - 1), 2)
+    # in place: such maps may be large
+    values *= 2 * size - share
+    upper_values *= share
+    values += upper_values
+    return values
 
 
 @cache
@@ -116,9 +120,10 @@ def interpolation_matrix(size: int, cells: int) -> Float[np.ndarray, "size cells
 
 
 def lower_cells(size: int, cells: int) -> tuple[Int64[np.ndarray, "size"], Int64[np.ndarray, "size"]]:
-    """For each pixel the nearest cell whose centre is not behind its own, and the weight of the cell after that one.
+    """Each pixel lies between the centres of two cells: the index of the first, and the weight of the second.
 
-    Weights are parts of twice the size: pixel p has its centre at (2p + 1)/2 of `size`, a cell at (2c + 1)/2 of `cells`.
+    The two weights of a pixel add up to twice the size; in these units its distance from the first centre is an
+    integer. Pixels before the centre of cell 0 take that cell's value.
     """
     position = np.maximum((2 * np.arange(size) + 1) * cells - size, 0)
     lower, share = np.divmod(position, 2 * size)
