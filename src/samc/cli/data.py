@@ -99,7 +99,7 @@ def check(
 
 def find(name: str, folder: Path) -> Path | None:
     """Where a data set is, or None."""
-    return mini_imagenet.find(folder) if name == mini_imagenet.FOLDER else cifar.find(name, folder)
+    return mini_imagenet.find_folder(folder) if name == mini_imagenet.FOLDER else cifar.find_folder(name, folder)
 
 
 def load(name: str, folder: Path) -> Dataset:

@@ -74,14 +74,14 @@ def load_cifar100(data_dir: Path) -> Dataset:
     return load("cifar100", data_dir, ["train"], "test", tuple(str(number) for number in range(100)))
 
 
-def find(name: str, data_dir: Path) -> Path | None:
+def find_folder(name: str, data_dir: Path) -> Path | None:
     """The folder from which this CIFAR would be read, or None where there is none."""
     return next((data_dir / folder for folder in FOLDERS[name] if (data_dir / folder).is_dir()), None)
 
 
 def load(name: str, data_dir: Path, train: list[str], test: str, default_names: tuple[str, ...]) -> Dataset:
     """Read every part of a CIFAR in whichever layout is there."""
-    folder = find(name, data_dir)
+    folder = find_folder(name, data_dir)
     if folder is None:
         wanted = " or ".join(f"{folder}/" for folder in FOLDERS[name])
         raise DataError(

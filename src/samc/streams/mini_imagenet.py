@@ -14,7 +14,7 @@ IMAGE_SIZE = 84
 WANTED = f"train.npz and test.npz, or train/<wnid>/*.jpg and test/<wnid>/*.jpg, in {FOLDER}/"
 
 
-def find(data_dir: Path) -> Path | None:
+def find_folder(data_dir: Path) -> Path | None:
     """The folder from which mini-ImageNet would be read, or None where there is none."""
     folder = data_dir / FOLDER
     return folder if any((folder / part).exists() for part in ("train.npz", "train")) else None
@@ -22,7 +22,7 @@ def find(data_dir: Path) -> Path | None:
 
 def load_mini_imagenet(data_dir: Path) -> Dataset:
     """mini-ImageNet from data_dir/mini-imagenet/, as npz files (which go first) or as image folders."""
-    folder = find(data_dir)
+    folder = find_folder(data_dir)
     if folder is None:
         raise DataError(f"mini-imagenet is not in {data_dir}: put {WANTED} there, or say where it is with --data-dir")
     if (folder / "train.npz").exists():
