@@ -23,7 +23,10 @@ BY_HAND = rf"download cifar-100-python\.tar\.gz elsewhere and unpack it so that 
 
 @pytest.fixture
 def serve(monkeypatch):
-    """serve(body) answers every request with it, and makes its md5 the expected one; length and status can be wrong, or it can hang."""
+    """serve(body) answers every request with it, and makes its md5 the expected one.
+
+    Length and status can be wrong, and it can hold the connection open without another byte.
+    """
     monkeypatch.setenv("no_proxy", "*")
     servers, released = [], threading.Event()
 

@@ -46,7 +46,7 @@ def test_cutting():
     [
         ({"n_tasks": 0}, "made can be cut into 1 to 6 tasks, got n-tasks 0"),
         ({"n_tasks": 4, "classes_per_task": 2}, "made can be cut into 1 to 3 tasks, got n-tasks 4"),
-        ({"class_order": "0,1,2", "classes_per_task": 2}, "made has 2 classes a task; class-order names 3"),
+        ({"class_order": "0,1,2", "classes_per_task": 2}, "made has 2 classes per task; class-order names 3"),
         ({"class_order": "0,0"}, "class-order names each class once, from 0 to 5; got 0,0"),
         ({"class_order": "0,6"}, "class-order names each class once, from 0 to 5"),
         ({"class_order": "naturel"}, "class-order is natural, shuffled or numbers like 3,1,2; got 'naturel'"),
@@ -91,7 +91,7 @@ def test_samples_per_task_cuts_training_images_only():
             {"test_x": np.zeros((6, 5, 5, 3), np.uint8)},
             r"test images are \(n, height, width, 1 or 3\), all of one size",
         ),
-        ({"y": np.zeros(41, int)}, r"training labels are one whole number an image; got int64 \(41,\) for 42"),
+        ({"y": np.zeros(41, int)}, r"training labels are one whole number per image; got int64 \(41,\) for 42"),
         ({"y": np.repeat(np.arange(6), 7) + 1}, "training labels go from 0 to 5; got 1 to 6"),
         ({"y": np.repeat([0, 1, 2, 4, 4, 5], 7)}, "class 'd' has no training image; add some or leave the class out"),
     ],

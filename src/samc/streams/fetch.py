@@ -170,8 +170,9 @@ def request(url: str, file: ProgressFile, by_hand: str) -> None:
     try:
         get(url, file, None)
     except requests.HTTPError as error:
-        code, reason = error.response.status_code, error.response.reason
-        raise DataError(f"{url} answers {code} {reason}; {by_hand}") from None
+        response = error.response
+        answer = error if response is None else f"{response.status_code} {response.reason}"
+        raise DataError(f"{url} answers {answer}; {by_hand}") from None
     except (requests.RequestException, ValueError) as error:  # a header that is no number is a ValueError
         if not file.started:
             raise DataError(f"cannot reach {url} ({innermost(error)}): {by_hand}") from None

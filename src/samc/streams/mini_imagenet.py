@@ -1,4 +1,4 @@
-"""mini-ImageNet: 100 classes at 84x84 from npz files or image folders; many versions of it exist, so it is digested."""
+"""mini-ImageNet: 100 classes at 84x84 from npz files or image folders; a digest tells its many versions apart."""
 
 from pathlib import Path
 
@@ -50,6 +50,6 @@ def read_part(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     if x.shape[1:] != (IMAGE_SIZE, IMAGE_SIZE, 3):
         raise DataError(f"{path}: x is (n, 84, 84, 3), got {x.shape}; resize the images before saving them")
     if not np.issubdtype(y.dtype, np.integer) or y.size == 0:
-        raise DataError(f"{path}: y holds one whole number an image, got {y.dtype} {y.shape}; save it anew")
+        raise DataError(f"{path}: y holds one whole number per image, got {y.dtype} {y.shape}; save it anew")
     names = arrays["classes"].ravel() if "classes" in arrays else range(len(np.unique(y)))
     return x, y.astype(np.int64), tuple(str(name) for name in names)
