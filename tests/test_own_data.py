@@ -208,6 +208,26 @@ def test_a_loaders_images_are_collected_once_when_somebody_asks_and_freed_after_
     assert torch.equal(learner.tested[0][0], x)
 
 
+@pytest.mark.parametrize("method", [samc.EWC, samc.ICaRL, samc.ER])
+def test_methods_that_look_back_at_a_task_learn_from_loaders(method):
+    stream = coloured_squares(tasks=2, per_class=11)
+    pairs = [[(task.x / 255, task.y), (task.test_x / 255, task.test_y)] for task in stream]
+    loaders = [tuple(DataLoader(TensorDataset(*part), batch_size=10) for part in pair) for pair in pairs]
+    record = run(loaders, method(4, (3, 12, 12)))
+    assert record.fingerprint["training_images"] == [22, 22]
+    if method is samc.ICaRL:
+        # as a task of the same batches, whose images are the same bytes: herding chooses the same ones
+
+        class InOrder(ArrayTask):
+            def batches(self, batch_size, epochs=1):
+                return zip(self.x.split(batch_size), self.y.split(batch_size), strict=True)
+
+        tasks = [InOrder(task.id, task.classes, task.x, task.y, task.test_x, task.test_y) for task in stream]
+        same = run(tasks, method(4, (3, 12, 12)))
+        assert same.accuracy_matrix == record.accuracy_matrix
+        assert same.memory == record.memory
+
+
 def test_normalised_batches_reach_the_learner_as_they_are_and_the_memory_as_bytes():
     x, y = random_batch(20, classes=(0, 1))
     train = DataLoader(TensorDataset(normalised(x), y), batch_size=20)
@@ -335,7 +355,7 @@ def test_datasets_of_every_kind_of_image_are_the_same_task():
 
 
 def test_a_large_dataset_is_read_in_pieces(monkeypatch):
-    monkeypatch.setattr("samc.streams.pixels.READ_AT_ONCE", 4)
+    monkeypatch.setattr("samc.streams.samples.READ_AT_ONCE", 4)
     x, y = random_batch(10)
     task = Task.from_dataset(TensorDataset(x, y), TensorDataset(x[:8], y[:8]))
     assert torch.equal(task.x, x)

@@ -1,5 +1,7 @@
 """Cutting data into tasks, the order of batches, and the embedded stream."""
 
+import hashlib
+
 import numpy as np
 import pytest
 import torch
@@ -71,6 +73,22 @@ def test_batches_are_seeded_complete_and_uint8():
     epochs = torch.cat([y for _, y in task.batches(21, epochs=2)]).view(2, 21)
     assert not torch.equal(epochs[0], epochs[1])
     assert torch.equal(epochs[0].sort().values, epochs[1].sort().values)
+
+
+@pytest.mark.parametrize(
+    ("seed", "cut", "digest"),
+    [
+        (0, {}, "66058848b71094fbb2692768584a524939939f1b"),
+        (3, {"class_order": "shuffled", "samples_per_task": 17}, "c45a120a5f12ffaaf99287224b23d2b9c05303bb"),
+    ],
+)
+def test_batches_of_a_seed_are_those_of_the_runs_on_record(seed, cut, digest):
+    found = hashlib.sha1()
+    for task in split_synthetic(seed, train_per_class=6, test_per_class=2, **cut):
+        for x, y in task.batches(10, epochs=2):
+            for content in (x.permute(0, 2, 3, 1).contiguous().numpy(), y.numpy(), str(x.stride()).encode()):
+                found.update(content)
+    assert found.hexdigest() == digest
 
 
 def test_samples_per_task_cuts_training_images_only():

@@ -19,7 +19,8 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from samc.errors import DataError
-from samc.streams.pixels import Normalisation, PixelReader, by_sides, described, read_pair
+from samc.streams.pixels import Normalisation, PixelReader, by_sides, described
+from samc.streams.samples import read_pair
 from samc.streams.task import Labelled, Task, check_test_labels, known_classes
 
 

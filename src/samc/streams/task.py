@@ -12,7 +12,8 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from samc.errors import DataError
-from samc.streams.pixels import Normalisation, PixelReader, as_labels, by_sides, read_dataset
+from samc.streams.pixels import Normalisation, PixelReader, as_labels, by_sides
+from samc.streams.samples import read_dataset
 
 Labelled = tuple[Tensor, Tensor]
 # images as bytes, and their labels
