@@ -30,7 +30,11 @@ def python2_pickle(**items: np.ndarray | list[int] | list[str]) -> bytes:
 
     def value(item: np.ndarray | list[int] | list[str]) -> bytes:
         if isinstance(item, list):
-            return b"](" + b"".join(string(i) if isinstance(i, str) else b"K" + bytes([i]) for i in item) + b"e"
+            return (
+                b"]("
+                + b"".join(string(part) if isinstance(part, str) else b"K" + bytes([part]) for part in item)
+                + b"e"
+            )
         shape = b"".join(b"M" + struct.pack("<H", side) for side in item.shape) + b"\x86"
         dtype = b"cnumpy\ndtype\n(U\x02u1K\x00K\x01tR(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
         raw = b"T" + struct.pack("<i", item.size) + item.tobytes()
@@ -43,7 +47,7 @@ def python2_pickle(**items: np.ndarray | list[int] | list[str]) -> bytes:
 def make_cifar(
     data_dir: Path, folder: str, monkeypatch: pytest.MonkeyPatch, names: bool = True
 ) -> dict[str, np.ndarray]:
-    """A CIFAR with 20 (or 200) images a file, in one of its layouts, trusted; the planes of each file are returned."""
+    """A CIFAR with 20 (or 200) images per file, in one of its layouts, trusted; returns the planes of each file."""
     ten = "-10-" in folder
     classes = 10 if ten else 100
     binary = folder.endswith(("bin", "binary"))
@@ -51,7 +55,7 @@ def make_cifar(
     (data_dir / folder).mkdir(parents=True)
     planes = {}
     for seed, file in enumerate(
-        [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"] if ten else ["train", "test"]
+        [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"] if ten else ["train", "test"]
     ):
         n = 2 * classes
         pixels = np.random.default_rng(seed).integers(0, 256, (n, 3072), dtype=np.uint8)

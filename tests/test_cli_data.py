@@ -49,19 +49,19 @@ def test_the_data_dir_comes_from_the_environment(data_dir, monkeypatch):
     assert run("list").stdout.startswith(f"in {data_dir}:\n")
 
 
-def test_check_has_one_line_a_set(data_dir, monkeypatch):
+def test_check_has_one_line_per_set(data_dir, monkeypatch):
     monkeypatch.setitem(KNOWN, "cifar10", replace(KNOWN["cifar10"], per_class=10, test_per_class=2))
     result = run("check", "--data-dir", data_dir)
     assert result.exit_code == 0
     cifar10, cifar100, mini = result.stdout.splitlines()
     assert cifar10 == (
-        "cifar10: ok, 100 training and 20 test images of 32x32x3, 10 classes, 10 and 2 a class; "
+        "cifar10: ok, 100 training and 20 test images of 32x32x3, 10 classes, 10 and 2 per class; "
         "CIFAR-10, official files, checksums verified"
     )
     assert cifar100 == f"cifar100: missing from {data_dir}"
     assert mini.startswith(
         "mini-imagenet: readable but unusual, 6 training and 4 test images of 84x84x3, 2 classes, 3 to 3 and 2 to 2 "
-        "a class where 100 classes with 500 and 100 are usual; mini-ImageNet, npz files, sha1 of the test images "
+        "per class where 100 classes with 500 and 100 are usual; mini-ImageNet, npz files, sha1 of the test images "
     )
 
 
@@ -78,7 +78,9 @@ def test_the_layouts_that_are_listed_are_those_that_are_read():
 
 
 def test_what_the_data_sets_should_hold():
-    counts = {name: (set.classes * set.per_class, set.classes * set.test_per_class) for name, set in KNOWN.items()}
+    counts = {
+        name: (known.classes * known.per_class, known.classes * known.test_per_class) for name, known in KNOWN.items()
+    }
     assert counts == dict.fromkeys(("cifar10", "cifar100", "mini-imagenet"), (50_000, 10_000))
 
 
@@ -115,7 +117,7 @@ def test_fetch_says_where_it_went_and_then_that_it_is_there(tmp_path, monkeypatc
     assert first.stdout.splitlines()[-1] == f"cifar100: fetched to {tmp_path / 'data' / 'cifar-100-python'}"
     assert len(listing(tmp_path / "data")) == 4
     second = run(*arguments)
-    assert second.stdout.splitlines()[-1] == f"cifar100: already whole in {tmp_path / 'data' / 'cifar-100-python'}"
+    assert second.stdout.splitlines()[-1] == f"cifar100: already intact in {tmp_path / 'data' / 'cifar-100-python'}"
 
 
 def test_fetch_raises_for_samc_to_print(tmp_path):

@@ -9,7 +9,7 @@ from PIL import Image
 from data_makers import make_image
 from samc.errors import ConfigError, DataError
 from samc.streams.base import split
-from samc.streams.custom import held_out, load_folder, load_npz
+from samc.streams.custom import held_out_rows, load_folder, load_npz
 
 X = np.arange(10 * 4 * 4 * 3, dtype=np.uint8).reshape(10, 4, 4, 3)
 Y = np.array([7, 3] * 5)
@@ -54,7 +54,7 @@ def test_npz_without_test_images_holds_out_every_fifth_of_each_class(tmp_path):
 @given(st.lists(st.integers(0, 3), min_size=40, max_size=80))
 def test_held_out_is_a_fifth_of_each_class(labels):
     y = np.array(labels + [0, 1, 2, 3] * 5)
-    held = held_out("toy", y, ("a", "b", "c", "d"))
+    held = held_out_rows("toy", y, ("a", "b", "c", "d"))
     np.testing.assert_array_equal(np.bincount(y[held], minlength=4), np.bincount(y, minlength=4) // 5)
 
 
@@ -100,11 +100,11 @@ NAN = np.where(np.arange(10)[:, None, None, None] == 3, np.nan, X.astype(np.floa
         ({"x": X / 255, "y": Y}, r"training images are uint8 from 0 to 255, got float64; convert them first"),
         ({"x": X, "y": Y / 2}, r"toy\.npz: y holds whole numbers or strings, got float64; convert the labels first"),
         ({"x": X, "y": Y, "x_test": X, "y_test": Y / 2}, r"y_test holds whole numbers or strings, got float64"),
-        ({"x": X, "y": Y[:9]}, r"training labels are one whole number an image; got int64 \(9,\) for 10"),
-        ({"x": X, "y": Y[:, None]}, r"training labels are one whole number an image; got int64 \(10, 1\) for 10"),
+        ({"x": X, "y": Y[:9]}, r"training labels are one whole number per image; got int64 \(9,\) for 10"),
+        ({"x": X, "y": Y[:, None]}, r"training labels are one whole number per image; got int64 \(10, 1\) for 10"),
         ({"x": X[0, 0], "y": Y}, r"training images are \(n, height, width, 1 or 3\), all of one size; got \(4, 3\)"),
         ({"x": X[..., :2], "y": Y}, r"training images are \(n, height, width, 1 or 3\)"),
-        ({"x": X, "y": np.array(3)}, r"training labels are one whole number an image; got int64 \(1,\) for 10"),
+        ({"x": X, "y": np.array(3)}, r"training labels are one whole number per image; got int64 \(1,\) for 10"),
         (
             {"x": X, "y": Y, "x_test": X, "y_test": Y.astype(str)},
             r"one of y and y_test holds strings and the other num",
@@ -215,7 +215,9 @@ def test_unreadable_images_are_named(folder):
     with pytest.raises(DataError, match=rf"cannot read {bad} as an image \(\w+\); replace it or delete it"):
         load_folder(folder)
     Image.fromarray(np.full((8, 8), 40_000, dtype=np.uint16)).save(bad)
-    with pytest.raises(DataError, match=rf"{bad} has more than 8 bits a pixel, which would be cut off at 255; save it"):
+    with pytest.raises(
+        DataError, match=rf"{bad} has more than 8 bits per pixel, which would be cut off at 255; save it"
+    ):
         load_folder(folder)
 
 

@@ -2,6 +2,8 @@
 
 import errno
 import hashlib
+import subprocess
+import sys
 import tarfile
 import threading
 from dataclasses import replace
@@ -13,7 +15,7 @@ import pytest
 from data_makers import listing, make_cifar, special, tar
 from samc.errors import ConfigError, DataError, OutputError
 from samc.streams import cifar
-from samc.streams.fetch import ARCHIVES, default_data_dir, fetch, put
+from samc.streams.fetch import ARCHIVES, CHUNK_BYTES, ProgressFile, default_data_dir, fetch, move_into_place
 
 FOLDER = "cifar-100-python"
 BY_HAND = rf"download cifar-100-python\.tar\.gz elsewhere and unpack it so that .*/{FOLDER}/train exists"
@@ -21,19 +23,25 @@ BY_HAND = rf"download cifar-100-python\.tar\.gz elsewhere and unpack it so that 
 
 @pytest.fixture
 def serve(monkeypatch):
-    """serve(body) answers every request with it, and makes its md5 the expected one; length and status can be wrong."""
-    monkeypatch.setenv("no_proxy", "*")
-    servers = []
+    """serve(body) answers every request with it, and makes its md5 the expected one.
 
-    def start(body: bytes, length: int | None = None, status: int = 200) -> str:
+    Length and status can be wrong, and it can hold the connection open without another byte.
+    """
+    monkeypatch.setenv("no_proxy", "*")
+    servers, released = [], threading.Event()
+
+    def start(body: bytes, length: int | str | None = None, status: int = 200, hold: bool = False) -> str:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
                 server.asked += 1
+                server.headers = self.headers
                 self.send_response(status)
                 if length != -1:
                     self.send_header("Content-Length", str(length or len(body)))
                 self.end_headers()
                 self.wfile.write(body)
+                if hold:  # the connection stays open, and nothing comes any more
+                    released.wait(10)
 
             def log_message(self, *arguments):
                 """Says nothing."""
@@ -50,6 +58,7 @@ def serve(monkeypatch):
 
     start.servers = servers
     yield start
+    released.set()
     for server, thread in servers:
         server.shutdown()
         thread.join()
@@ -137,7 +146,8 @@ def assert_untouched(data_dir, damaged):
 
 def test_a_cut_connection(serve, body, data_dir, damaged):
     serve(body, length=len(body) + 1000)
-    message = rf"was cut after {len(body):,} of {len(body) + 1000:,} bytes; try again, or {BY_HAND}"
+    kept = len(body) // CHUNK_BYTES * CHUNK_BYTES  # the last chunk never became whole
+    message = rf"was cut after {kept:,} of {len(body) + 1000:,} bytes; try again, or {BY_HAND}"
     with pytest.raises(DataError, match=message):
         fetch("cifar100", data_dir)
     assert_untouched(data_dir, damaged)
@@ -163,7 +173,8 @@ def test_a_server_that_answers_404(serve, data_dir, damaged):
 
 
 @pytest.mark.parametrize(
-    ("url", "reason"), [("http://127.0.0.1:9/a.tar.gz", "refused"), ("nonsense", "unknown url type")]
+    ("url", "reason"),
+    [("http://127.0.0.1:9/a.tar.gz", "refused"), ("nonsense", "No scheme"), ("sftp://a/b", "No connection adapters")],
 )
 def test_a_server_that_cannot_be_reached(data_dir, damaged, monkeypatch, url, reason):
     monkeypatch.setenv("no_proxy", "*")
@@ -177,10 +188,48 @@ def test_a_server_that_stops_answering(serve, body, data_dir, damaged, monkeypat
     monkeypatch.setenv("no_proxy", "*")
     with (
         ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as deaf,  # accepts, but nobody serves
-        pytest.raises(DataError, match=rf"cannot reach .*timed out\): {BY_HAND}"),
+        pytest.raises(DataError, match=rf"cannot reach .*timed out.*\): {BY_HAND}"),
     ):
         fetch("cifar100", data_dir, url=f"http://127.0.0.1:{deaf.server_port}/a.tar.gz")
     assert_untouched(data_dir, damaged)
+
+
+def test_a_server_that_falls_silent_half_way(serve, body, data_dir, damaged, monkeypatch):
+    monkeypatch.setattr("samc.streams.fetch.TIMEOUT_SECONDS", 0.2)
+    serve(body, length=len(body) + 1000, hold=True)
+    with pytest.raises(DataError, match=rf"the connection to .* was lost \(.*timed out.*\); try again, or {BY_HAND}"):
+        fetch("cifar100", data_dir)
+    assert_untouched(data_dir, damaged)
+
+
+def test_a_length_that_is_no_number(serve, body, data_dir, damaged):
+    serve(body, length="long")
+    with pytest.raises(DataError, match=rf"^cannot reach .*: {BY_HAND}$"):
+        fetch("cifar100", data_dir)
+    assert_untouched(data_dir, damaged)
+
+
+def test_what_the_server_packs_is_not_unpacked_on_the_way(serve, body, data_dir):
+    serve(body)
+    fetch("cifar100", data_dir)
+    assert serve.servers[0][0].headers["Accept-Encoding"] == "identity"
+
+
+def test_a_full_disk_while_copying_is_not_blamed_on_the_source(data_dir, damaged, tmp_path, body, monkeypatch):
+    (tmp_path / "mirror.tar.gz").write_bytes(body)
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(ProgressFile, "write", full)
+    with pytest.raises(OutputError, match=rf"cannot write to {data_dir} \(No space left on device\)"):
+        fetch("cifar100", data_dir, url=(tmp_path / "mirror.tar.gz").as_uri())
+    assert_untouched(data_dir, damaged)
+
+
+def test_pooch_is_imported_by_a_download_only():
+    code = "import sys, samc.streams.fetch; sys.exit(bool({'pooch', 'requests'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -266,7 +315,7 @@ def test_the_old_folder_comes_back_when_the_new_one_cannot_be_put(tmp_path):
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "file").write_text("old")
     with pytest.raises(FileNotFoundError):
-        put(tmp_path / "gone", tmp_path / "old", tmp_path / "aside")
+        move_into_place(tmp_path / "gone", tmp_path / "old", tmp_path / "aside")
     assert listing(tmp_path) == ["old", "old/file"]
 
 

@@ -64,7 +64,7 @@ def test_the_source_tells_two_versions_apart_and_only_two_versions(folder):
         ({"y": None}, r"test\.npz has no array 'y', only x, classes; it needs x, y"),
         ({"x": np.zeros((6, 32, 32, 3), np.uint8)}, r"test\.npz: x is \(n, 84, 84, 3\), got \(6, 32, 32, 3\); resize"),
         ({"x": np.zeros((6, 84, 84, 3))}, r"test images are uint8 from 0 to 255, got float64; convert"),
-        ({"y": np.zeros(6)}, r"test\.npz: y holds one whole number an image, got float64 \(6,\)"),
+        ({"y": np.zeros(6)}, r"test\.npz: y holds one whole number per image, got float64 \(6,\)"),
         ({"y": np.array([0, 0, 1, 1, 2, 3])}, r"test labels go from 0 to 2; got 0 to 3"),
         ({"y": np.array([0, 0, 1, 1, 2, 10**15])}, r"test labels go from 0 to 2; got 0 to 1000000000000000"),
         ({"y": np.array([0, 0, 1, 1, 1, 1])}, r"class 'n01704323' has no test image"),

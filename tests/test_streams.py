@@ -1,5 +1,7 @@
 """Cutting data into tasks, the order of batches, and the embedded stream."""
 
+import hashlib
+
 import numpy as np
 import pytest
 import torch
@@ -46,7 +48,7 @@ def test_cutting():
     [
         ({"n_tasks": 0}, "made can be cut into 1 to 6 tasks, got n-tasks 0"),
         ({"n_tasks": 4, "classes_per_task": 2}, "made can be cut into 1 to 3 tasks, got n-tasks 4"),
-        ({"class_order": "0,1,2", "classes_per_task": 2}, "made has 2 classes a task; class-order names 3"),
+        ({"class_order": "0,1,2", "classes_per_task": 2}, "made has 2 classes per task; class-order names 3"),
         ({"class_order": "0,0"}, "class-order names each class once, from 0 to 5; got 0,0"),
         ({"class_order": "0,6"}, "class-order names each class once, from 0 to 5"),
         ({"class_order": "naturel"}, "class-order is natural, shuffled or numbers like 3,1,2; got 'naturel'"),
@@ -73,6 +75,22 @@ def test_batches_are_seeded_complete_and_uint8():
     assert torch.equal(epochs[0].sort().values, epochs[1].sort().values)
 
 
+@pytest.mark.parametrize(
+    ("seed", "cut", "digest"),
+    [
+        (0, {}, "66058848b71094fbb2692768584a524939939f1b"),
+        (3, {"class_order": "shuffled", "samples_per_task": 17}, "c45a120a5f12ffaaf99287224b23d2b9c05303bb"),
+    ],
+)
+def test_batches_of_a_seed_are_those_of_the_runs_on_record(seed, cut, digest):
+    found = hashlib.sha1()
+    for task in split_synthetic(seed, train_per_class=6, test_per_class=2, **cut):
+        for x, y in task.batches(10, epochs=2):
+            for content in (x.permute(0, 2, 3, 1).contiguous().numpy(), y.numpy(), str(x.stride()).encode()):
+                found.update(content)
+    assert found.hexdigest() == digest
+
+
 def test_samples_per_task_cuts_training_images_only():
     stream = split(dataset(), n_tasks=2, samples_per_task=5, seed=0)
     assert [len(task.x) for task in stream] == [5, 5]
@@ -91,7 +109,7 @@ def test_samples_per_task_cuts_training_images_only():
             {"test_x": np.zeros((6, 5, 5, 3), np.uint8)},
             r"test images are \(n, height, width, 1 or 3\), all of one size",
         ),
-        ({"y": np.zeros(41, int)}, r"training labels are one whole number an image; got int64 \(41,\) for 42"),
+        ({"y": np.zeros(41, int)}, r"training labels are one whole number per image; got int64 \(41,\) for 42"),
         ({"y": np.repeat(np.arange(6), 7) + 1}, "training labels go from 0 to 5; got 1 to 6"),
         ({"y": np.repeat([0, 1, 2, 4, 4, 5], 7)}, "class 'd' has no training image; add some or leave the class out"),
     ],

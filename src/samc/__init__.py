@@ -28,7 +28,7 @@ HOMES = {
     "samc.memory": ("EpisodicMemory",),
     "samc.protocol": ("run",),
     "samc.record": ("RunRecord",),
-    "samc.streams": ("Stream", "Task"),
+    "samc.streams": ("Stream", "Task", "stream_of"),
 }  # fmt: skip
 NAMES = {name: home for home, names in HOMES.items() for name in names}
 

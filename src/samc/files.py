@@ -1,4 +1,4 @@
-"""Files that are written whole, or not at all; and where some lie."""
+"""Files that are written whole, or not at all, and the folders that hold some."""
 
 import os
 import secrets
@@ -6,12 +6,12 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes, *, replace: bool, spare: Path | None = None) -> None:
-    """Through a temporary file beside it, so that a reader or a full disk never meets half of it.
+    """Write a file through a temporary one next to it, so that neither a reader nor a full disk leaves half of it.
 
-    Over a file that is there only if told so; else FileExistsError, once the content is safe under the `spare` name if
-    there is one.
+    A file that is there is replaced only with `replace`; otherwise it is a FileExistsError, after the content has been
+    saved under the `spare` name where there is one.
     """
-    # a process's number would not do: two machines that share a folder may both have it
+    # a process id would not do: two machines that share a folder may both have it
     temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
         with temporary.open("wb") as file:
@@ -21,7 +21,7 @@ def write_whole(path: Path, content: bytes, *, replace: bool, spare: Path | None
         if replace:
             os.replace(temporary, path)
         else:
-            take(path, temporary)
+            link_free_name(path, temporary)
     except FileExistsError:
         if spare is not None:
             os.replace(temporary, spare)
@@ -30,17 +30,17 @@ def write_whole(path: Path, content: bytes, *, replace: bool, spare: Path | None
         temporary.unlink(missing_ok=True)
 
 
-def take(path: Path, temporary: Path) -> None:
-    """Give a file a name that must be free; a rename would take another file's place unasked."""
+def link_free_name(path: Path, temporary: Path) -> None:
+    """Give a file a name that must be free; a rename would replace another file."""
     try:
         os.link(temporary, path)
     except FileExistsError:
         raise
-    except OSError:  # a file system without second names: the name is taken first, empty
+    except OSError:  # a file system without hard links: an empty file takes the name first
         path.touch(exist_ok=False)
         os.replace(temporary, path)
 
 
 def folders_with(name: str, folder: Path) -> list[Path]:
-    """The folders in this one that hold such a file: what a user who named this one may have meant."""
+    """The folders directly in this one that hold a file of that name: what a user who named this one may have meant."""
     return sorted(path.parent for path in folder.glob(f"*/{name}"))

@@ -1,4 +1,4 @@
-"""Accuracy matrix to figures: pure functions of fractions, with no percent anywhere."""
+"""ACC, BWT, FWT and forgetting from the accuracy matrix: pure functions of fractions, never of percentages."""
 
 import numpy as np
 from jaxtyping import Float
@@ -8,7 +8,7 @@ Matrix = ArrayLike
 # row 0 is the untrained network, row i the network after i tasks; column j is the test accuracy on task j
 
 
-def checked(matrix: Matrix) -> Float[np.ndarray, "rows tasks"]:
+def as_matrix(matrix: Matrix) -> Float[np.ndarray, "rows tasks"]:
     rows = np.asarray(matrix, float)
     if rows.ndim != 2 or len(rows) != rows.shape[1] + 1 or rows.shape[1] < 1:
         raise ValueError(f"an accuracy matrix has a row for no task and one for each task; got {rows.shape}")
@@ -17,30 +17,30 @@ def checked(matrix: Matrix) -> Float[np.ndarray, "rows tasks"]:
 
 def just_learnt(matrix: Matrix) -> Float[np.ndarray, "tasks"]:
     """Each task's accuracy right after it was learnt."""
-    return np.diag(checked(matrix)[1:])
+    return np.diag(as_matrix(matrix)[1:])
 
 
 def average_accuracy(matrix: Matrix) -> float:
     """ACC: mean over the tasks after the last one."""
-    return float(checked(matrix)[-1].mean())
+    return float(as_matrix(matrix)[-1].mean())
 
 
 def backward_transfer(matrix: Matrix, *, gem2017: bool = False) -> float:
     """BWT: what later learning did to earlier tasks, over T − 1 tasks as in GEM's paper; its code divides by T."""
-    changes = checked(matrix)[-1] - just_learnt(matrix)
+    changes = as_matrix(matrix)[-1] - just_learnt(matrix)
     count = len(changes) if gem2017 else len(changes) - 1
     return float(changes.sum() / count) if count else 0.0  # the last task's change is zero
 
 
 def forward_transfer(matrix: Matrix) -> float:
     """FWT: accuracy on a task just before it is learnt, above the untrained network's; over T − 1 tasks."""
-    rows = checked(matrix)
+    rows = as_matrix(matrix)
     gains = np.diag(rows[:-1])[1:] - rows[0, 1:]
     return float(gains.mean()) if len(gains) else 0.0
 
 
 def forgetting(matrix: Matrix) -> float:
     """The best accuracy a task ever had, once learnt, less its last; over T − 1 tasks. Not always −BWT."""
-    rows = checked(matrix)[1:]
+    rows = as_matrix(matrix)[1:]
     losses = [rows[task:, task].max() - rows[-1, task] for task in range(len(rows) - 1)]
     return float(np.mean(losses)) if losses else 0.0

@@ -1,7 +1,7 @@
 """The one training loop: every task once, in order, with a test on all tasks before the first and after each."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,11 @@ from samc.clock import Clock
 from samc.learners.base import Learner, StepStats
 from samc.record import RunRecord, describe_device, versions
 from samc.streams.base import Stream, Task
+from samc.streams.own_data import check_normalisation, stream_of
+from samc.streams.pixels import Normalisation
+
+DEFAULT_BACKBONE = "reduced-resnet18"
+# the paper's network, which a fingerprint leaves unsaid
 
 
 class Watcher:
@@ -24,7 +29,7 @@ class Watcher:
 
 
 def run(
-    stream: Stream,
+    stream: Stream | Iterable[Any],
     learner: Learner,
     *,
     batch_size: int = 10,
@@ -32,7 +37,17 @@ def run(
     watchers: Sequence[Watcher] = (),
     config: dict[str, Any] | None = None,
 ) -> RunRecord:
-    """Learn the stream and return the record. `config` is written into the record beside what the run itself shows."""
+    """Learn the stream and return the record.
+
+    `stream` is a Stream, or a list with one item per task: Tasks, torch Datasets, DataLoaders, pairs (train, test) of
+    those, or tuples of arrays, as in `samc.streams.stream_of`. The batches of a DataLoader keep their own order and
+    size, whatever `batch_size` is. Where the learner has a `mean` and a `std`, float images are taken for images that
+    were normalised with them; uint8 images are not.
+    `config` is written into the record, with what the run itself shows.
+    """
+    normalised: dict[str, Any] = {name: getattr(learner, name, None) for name in ("mean", "std")}
+    stream = stream_of(stream, seed=getattr(learner, "seed", None) or 0, **normalised)
+    check_normalisation(stream, Normalisation.of(**normalised))
     device = getattr(learner, "device", torch.device("cpu"))
     clock = Clock(device)
     started = time.perf_counter()
@@ -41,17 +56,25 @@ def run(
         watcher.begin(stream, learner, steps)
     for task in stream:
         learner.declare(task.id, task.classes)  # the untrained row needs to know what there is to choose from
-    matrix = [evaluate(stream, learner, 0, clock, watchers)]
-    for task in stream:
+    untrained, test_images = evaluate(stream, learner, 0, clock, watchers)
+    matrix = [untrained]
+    training_images, batch_sizes = [], []
+    for tasks_learnt, task in enumerate(stream, start=1):
         learner.begin_task(task)
+        images, largest = 0, 0
         for number, (x, y) in enumerate(task.batches(batch_size, n_epochs)):
             for watcher in watchers:
                 watcher.before_step(task, number, x, y)
             stats = learner.observe(x, y, task.id)
             for watcher in watchers:
                 watcher.step(task, number, x, stats)
+            images, largest = images + len(y), max(largest, len(y))
         learner.end_task(task)
-        matrix.append(evaluate(stream, learner, task.id + 1, clock, watchers))
+        task.release()
+        training_images.append(images // max(n_epochs, 1))
+        batch_sizes.append(largest if task.own_batch_size else batch_size)
+        accuracies, _ = evaluate(stream, learner, tasks_learnt, clock, watchers)
+        matrix.append(accuracies)
     memory = learner.memory_report()
     config = config or {
         "model": type(learner).__name__.lower(),
@@ -59,6 +82,11 @@ def run(
         "buffer_size": memory.get("budget_images"),
     }
     seconds = learner.seconds() | clock.seconds()  # waits for the device, so that the total below is a true one
+    counts = {
+        "training_images": training_images,
+        "test_images": test_images,
+        "batch_size": batch_sizes[0] if len(set(batch_sizes)) == 1 else batch_sizes,
+    }
     return RunRecord(
         acc=metrics.average_accuracy(matrix),
         bwt=metrics.backward_transfer(matrix),
@@ -69,7 +97,7 @@ def run(
         memory=memory,
         seconds=seconds | {"total": time.perf_counter() - started},
         config=config,
-        fingerprint=fingerprint(stream, batch_size, n_epochs, config, memory),
+        fingerprint=fingerprint(stream, learner, n_epochs, counts, config, memory),
         versions=versions(),
         device=describe_device(device),
     )
@@ -77,32 +105,47 @@ def run(
 
 def evaluate(
     stream: Stream, learner: Learner, tasks_learnt: int, clock: Clock, watchers: Sequence[Watcher]
-) -> list[float]:
-    """Accuracy on every task's test images, as fractions."""
+) -> tuple[list[float], list[int]]:
+    """Accuracy on every task's test images, as fractions, and how many images these are."""
+    accuracies, counts = [], []
     with clock("evaluation"):
-        accuracies = [float((learner.predict(t.test_x, t.id) == t.test_y).double().mean()) for t in stream]
+        for task in stream:
+            right, count = 0, 0
+            for x, y in task.test_batches():
+                right += int((learner.predict(x, task.id) == y.to(x.device)).sum())
+                count += len(y)
+            accuracies.append(right / count)
+            counts.append(count)
     for watcher in watchers:
         watcher.evaluated(tasks_learnt, accuracies)
-    return accuracies
+    return accuracies, counts
 
 
 def fingerprint(
-    stream: Stream, batch_size: int, n_epochs: int, config: dict[str, Any], memory: dict[str, Any]
+    stream: Stream,
+    learner: Learner,
+    n_epochs: int,
+    counts: dict[str, Any],
+    config: dict[str, Any],
+    memory: dict[str, Any],
 ) -> dict[str, Any]:
     """The terms of the comparison. Two records may stand in one column only if all of this is equal."""
+    normalisation = Normalisation.of(getattr(learner, "mean", None), getattr(learner, "std", None))
+    backbone = getattr(learner, "backbone_name", DEFAULT_BACKBONE)
     in_bytes = config.get("memory_bytes")
     return {
         "stream": stream.name,
         "source": stream.source,
         "class_order": [list(classes) for classes in stream.task_classes],
-        "training_images": [len(task.x) for task in stream],
-        "test_images": [len(task.test_x) for task in stream],
+        "training_images": counts["training_images"],
+        "test_images": counts["test_images"],
         "image_shape": list(stream.image_shape),
-        "normalisation": "pixels / 255",
+        "normalisation": str(normalisation or "pixels / 255"),
         "heads": "one per task, task given at test",
         "epochs": n_epochs,
-        "batch_size": batch_size,
+        "batch_size": counts["batch_size"],
         "budget_images": None if in_bytes else config.get("buffer_size"),
         "accounting": config.get("accounting", memory["accounting"]),
         **({"memory_bytes": in_bytes} if in_bytes else {}),
+        **({"backbone": backbone} if backbone != DEFAULT_BACKBONE else {}),
     }

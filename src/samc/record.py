@@ -29,7 +29,7 @@ NEEDED = {
     "device": ("name",),
 }
 FIGURES = ("acc", "bwt", "fwt", "forgetting")
-# what tables and figures take for granted in a record that they are given
+# what tables and figures need of a record
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,23 @@ class RunRecord:
     versions: dict[str, str]
     device: dict[str, Any]
     diagnosis: dict[str, Any] | None = None
-    # how far the paper's claims held, for a run that was asked to measure it; absent from the file otherwise
+    # how far the paper's claims held, where a run measured it; absent from the file otherwise
+
+    def __repr__(self) -> str:
+        run = f"{self.config['model']} on {self.fingerprint['stream']}"
+        figures = f"ACC {100 * self.acc:.1f} %, BWT {round(100 * self.bwt, 1) + 0.0:.1f}"  # no minus before a zero
+        return f"RunRecord({run}: {figures}, {self.memory['bytes']:,} bytes)"
 
     def save(self, folder: Path, *, replace: bool = False) -> Path:
-        """Write record.json into the folder: whole, or not at all; over an earlier one only if told so."""
+        """Write record.json into the folder, whole or not at all; an earlier one is replaced only with `replace`."""
         path = folder / FILE
         content = {name: value for name, value in asdict(self).items() if value is not None}
         text = json.dumps(content, indent=1, allow_nan=False) + "\n"
-        kept = path.with_name(f"{path.stem}-{os.getpid()}{path.suffix}")
+        spare = path.with_name(f"{path.stem}-{os.getpid()}{path.suffix}")
         try:
-            write_whole(path, text.encode(), replace=replace, spare=kept)
+            write_whole(path, text.encode(), replace=replace, spare=spare)
         except FileExistsError:
-            raise OutputError(f"{path} has been written by another run meanwhile; this one is in {kept}") from None
+            raise OutputError(f"{path} has been written by another run meanwhile; this one is in {spare}") from None
         except OSError as error:
             raise OutputError(
                 f"cannot write {path}: {error.strerror}; free some space or choose another --out"
@@ -80,14 +85,14 @@ class RunRecord:
             check(content)
         except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{file} is not a run's record ({error}); remove it or put the right one there") from None
-        return cls(**{item.name: content[item.name] for item in fields(cls) if item.name in content})
+        return cls(**{field.name: content[field.name] for field in fields(cls) if field.name in content})
 
 
 def check(content: Any) -> None:
-    """Whether a file's content has all that tables and figures take for granted; a ValueError says what it lacks."""
+    """Raise a ValueError that says what a file's content lacks of what tables and figures need."""
     if not isinstance(content, dict):
         raise ValueError("it holds no names and values")
-    if absent := [item.name for item in fields(RunRecord) if item.default is MISSING and item.name not in content]:
+    if absent := [field.name for field in fields(RunRecord) if field.default is MISSING and field.name not in content]:
         raise ValueError(f"it has no {', '.join(absent)}")
     for part, names in NEEDED.items():
         if not isinstance(content[part], dict):
@@ -101,21 +106,21 @@ def check(content: Any) -> None:
         raise ValueError("accuracy_matrix has not a row for each task and one before them")
     lists = [*matrix, content["first_task_curve"], content["memory"]["images_per_task"]]
     numbers = [*(content[name] for name in FIGURES), content["seconds"]["total"], content["memory"]["bytes"]]
-    if not all(isinstance(each, list) for each in lists):
+    if not all(isinstance(values, list) for values in lists):
         raise ValueError("first_task_curve or images_per_task is no list")
-    if not all(isinstance(each, int | float) for each in (*numbers, *(value for each in lists for value in each))):
+    if not all(isinstance(value, int | float) for values in (numbers, *lists) for value in values):
         raise ValueError("a figure is no number")
 
 
 @contextmanager
 def claimed_folder(folder: Path) -> Iterator[None]:
-    """Make sure, before any time is spent, that a run can be written here and that none would be lost.
+    """Make sure, before any time is spent, that a run can be written here and that no earlier one would be lost.
 
-    Folders that this had to make are removed again if the run comes to nothing.
+    Folders that this had to make are removed again if the run fails.
     """
     if (folder / FILE).exists():
         raise OutputError(f"{folder} already holds a run; choose another --out or remove it")
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -126,8 +131,8 @@ def claimed_folder(folder: Path) -> Iterator[None]:
         yield
     except BaseException:
         with suppress(OSError):  # one that is no longer empty stays, and so do those above it
-            for each in made:
-                each.rmdir()
+            for path in made:
+                path.rmdir()
         raise
 
 
@@ -146,10 +151,10 @@ def describe_device(device: torch.device) -> dict[str, Any]:
         properties = torch.cuda.get_device_properties(device)
         memory = math.ceil(properties.total_memory / 2**30)
         return {"type": "cuda", "name": properties.name, "memory_gib": memory}
-    return {"type": device.type, "name": processor(), "threads": torch.get_num_threads()}
+    return {"type": device.type, "name": processor_name(), "threads": torch.get_num_threads()}
 
 
-def processor() -> str:
+def processor_name() -> str:
     """The processor's own name where the system tells it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

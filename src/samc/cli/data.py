@@ -1,4 +1,4 @@
-"""`samc data`: which data sets are here, whether they are whole, and how to get them."""
+"""`samc data`: which data sets are here, whether they are intact, and how to get them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +22,8 @@ app = typer.Typer(
 
 
 @dataclass(frozen=True)
-class Known:
-    """A data set as it should be."""
+class Expected:
+    """What a data set should hold."""
 
     layouts: tuple[str, ...]
     classes: int
@@ -32,9 +32,9 @@ class Known:
 
 
 KNOWN = {
-    "cifar10": Known(("cifar-10-batches-py/", "cifar-10-batches-bin/"), 10, 5000, 1000),
-    "cifar100": Known(("cifar-100-python/", "cifar-100-binary/"), 100, 500, 100),
-    "mini-imagenet": Known(
+    "cifar10": Expected(("cifar-10-batches-py/", "cifar-10-batches-bin/"), 10, 5000, 1000),
+    "cifar100": Expected(("cifar-100-python/", "cifar-100-binary/"), 100, 500, 100),
+    "mini-imagenet": Expected(
         ("mini-imagenet/{train,test}.npz", "mini-imagenet/{train,test}/<wnid>/*.jpg"), 100, 500, 100
     ),
 }
@@ -82,15 +82,15 @@ def check(
     if name is not None and name not in KNOWN:
         raise unknown("data set", name, KNOWN)
     folder = data_folder(data_dir)
-    if name is None and not any(find(each, folder) for each in KNOWN):
+    if name is None and not any(find(known, folder) for known in KNOWN):
         raise DataError(f"no data set is in {folder}; get one with: samc data fetch cifar100")
     damaged = []
-    for each in KNOWN if name is None else [name]:
-        if name is None and find(each, folder) is None:
-            typer.echo(f"{each}: missing from {folder}")
+    for data_set in KNOWN if name is None else [name]:
+        if name is None and find(data_set, folder) is None:
+            typer.echo(f"{data_set}: missing from {folder}")
             continue
         try:
-            typer.echo(f"{each}: {verdict(each, folder)}")
+            typer.echo(f"{data_set}: {verdict(data_set, folder)}")
         except DataError as error:
             damaged.append(str(error))
     if damaged:
@@ -99,7 +99,7 @@ def check(
 
 def find(name: str, folder: Path) -> Path | None:
     """Where a data set is, or None."""
-    return mini_imagenet.find(folder) if name == mini_imagenet.FOLDER else cifar.find(name, folder)
+    return mini_imagenet.find_folder(folder) if name == mini_imagenet.FOLDER else cifar.find_folder(name, folder)
 
 
 def load(name: str, folder: Path) -> Dataset:
@@ -117,10 +117,10 @@ def verdict(name: str, folder: Path) -> str:
     found = f"{len(dataset.y):,} training and {len(dataset.test_y):,} test images of {size}, {classes} classes"
     train, test = (np.bincount(labels, minlength=classes) for labels in (dataset.y, dataset.test_y))
     if classes == known.classes and (train == known.per_class).all() and (test == known.test_per_class).all():
-        return f"ok, {found}, {known.per_class:,} and {known.test_per_class:,} a class; {dataset.source}"
+        return f"ok, {found}, {known.per_class:,} and {known.test_per_class:,} per class; {dataset.source}"
     return (
         f"readable but unusual, {found}, {train.min():,} to {train.max():,} and {test.min():,} to {test.max():,} "
-        f"a class where {known.classes} classes with {known.per_class:,} and {known.test_per_class:,} are usual; "
+        f"per class where {known.classes} classes with {known.per_class:,} and {known.test_per_class:,} are usual; "
         f"{dataset.source}"
     )
 
@@ -152,4 +152,4 @@ def fetch_set(
             progress=lambda done, total: bars.update(bar, completed=done, total=total, visible=True),
         )
         downloaded = bars.tasks[0].visible
-    typer.echo(f"{name}: {'fetched to' if downloaded else 'already whole in'} {folder}")
+    typer.echo(f"{name}: {'fetched to' if downloaded else 'already intact in'} {folder}")

@@ -1,4 +1,4 @@
-"""Streams of tasks: the embedded one, the paper's three, and your own images."""
+"""Streams of tasks: the embedded one, the paper's three, your own files, and what your Python code has at hand."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +11,7 @@ from samc.streams.cifar import load_cifar10, load_cifar100
 from samc.streams.custom import load_folder, load_npz
 from samc.streams.fetch import data_folder
 from samc.streams.mini_imagenet import load_mini_imagenet
+from samc.streams.own_data import stream_of
 from samc.streams.synthetic import split_synthetic
 
 PAPER: dict[str, tuple[Callable[[Path], Dataset], int]] = {
@@ -18,7 +19,7 @@ PAPER: dict[str, tuple[Callable[[Path], Dataset], int]] = {
     "split-cifar100": (load_cifar100, 5),
     "split-mini-imagenet": (load_mini_imagenet, 5),
 }
-# the paper's streams: how to read each, and how many classes a task has
+# the paper's streams: how to read each, and its classes per task
 OWN: dict[str, Callable[[Path, int | None], Dataset]] = {"npz:": load_npz, "folder:": load_folder}
 NAMES = ("split-synthetic", *PAPER, *(f"{prefix}PATH" for prefix in OWN))
 
@@ -67,4 +68,5 @@ __all__ = [
     "split_cifar100",
     "split_mini_imagenet",
     "split_synthetic",
+    "stream_of",
 ]

@@ -1,20 +1,21 @@
-"""What a stream is: a data set cut into tasks, each of which hands out seeded batches of uint8 images."""
+"""What a stream is, and how a data set is cut into one."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from samc.errors import ConfigError, DataError
+from samc.streams.pixels import by_sides
+from samc.streams.task import ArrayTask, Task, generator
 
 HELD_OUT = 10
-# one in so many training images is tested on where the test images must not be looked at
+# one in so many training images is tested on where settings are chosen, which must not see the test images
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """All images of a data set as they were read: uint8 (n, h, w, c) and whole numbers (n,), once `check` agrees."""
 
@@ -27,34 +28,12 @@ class Dataset:
     source: str
     # where the pixels come from, in words that two runs on the same data share
 
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """One task: its classes, its images, and the seed that orders them. Labels are those of the whole stream."""
-
-    id: int
-    classes: tuple[int, ...]
-    x: UInt8[Tensor, "n c h w"]
-    y: Int64[Tensor, "n"]
-    test_x: UInt8[Tensor, "m c h w"]
-    test_y: Int64[Tensor, "m"]
-    seed: int = 0
-
-    def batches(
-        self, batch_size: int, epochs: int = 1
-    ) -> Iterator[tuple[UInt8[Tensor, "b c h w"], Int64[Tensor, "b"]]]:
-        """The task's images in seeded order: each epoch has its own, and a second call repeats the first."""
-        for epoch in range(epochs):
-            order = torch.randperm(len(self.x), generator=generator(self.seed, self.id, epoch))
-            for chosen in order.split(batch_size):
-                yield self.x[chosen], self.y[chosen]
-
-    def steps(self, batch_size: int, epochs: int = 1) -> int:
-        """How many batches that makes."""
-        return epochs * -(-len(self.x) // batch_size)
+    def __repr__(self) -> str:
+        images = f"{len(self.y):,} training and {len(self.test_y):,} test images of {by_sides(self.x.shape[1:])}"
+        return f"Dataset({self.name}: {images}, {len(self.class_names)} classes)"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Stream:
     """Tasks in the order in which they are learnt."""
 
@@ -79,15 +58,11 @@ class Stream:
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        _, channels, height, width = self.tasks[0].x.shape
-        return channels, height, width
+        return self.tasks[0].image_shape
 
-
-def generator(*seeds: int) -> torch.Generator:
-    """A random generator that belongs to these numbers and to no others."""
-    # their number counts too: numpy takes trailing zeros for nothing
-    state = np.random.SeedSequence((len(seeds), *seeds)).generate_state(1, np.uint64)[0]
-    return torch.Generator().manual_seed(int(state >> np.uint64(1)))
+    def __repr__(self) -> str:
+        tasks = "1 task" if len(self) == 1 else f"{len(self)} tasks"
+        return f"Stream({self.name}: {tasks}, {self.num_classes} classes, {by_sides(self.image_shape)})"
 
 
 def split(
@@ -109,37 +84,34 @@ def split(
     """
     check(dataset)
     if tested_on == "held-out":
-        dataset = held_out(dataset)
+        dataset = with_held_out_test(dataset)
     order = ordered_classes(class_order, len(dataset.class_names), seed)
     groups = grouped(order, n_tasks, classes_per_task, dataset.name)
     if samples_per_task is not None and samples_per_task < 1:
         raise ConfigError(f"samples-per-task is at least 1, got {samples_per_task}; leave it out to use every image")
     tasks = []
     for task_id, classes in enumerate(groups):
-        chosen = np.flatnonzero(np.isin(dataset.y, classes))
+        train_rows = np.flatnonzero(np.isin(dataset.y, classes))
         if samples_per_task is not None:
-            drawn = torch.randperm(len(chosen), generator=generator(seed, task_id))[:samples_per_task]
-            chosen = chosen[np.sort(drawn.numpy())]
-        tested = np.flatnonzero(np.isin(dataset.test_y, classes))
-        train, test = (
-            as_tensors(x, y, rows)
-            for x, y, rows in ((dataset.x, dataset.y, chosen), (dataset.test_x, dataset.test_y, tested))
-        )
-        tasks.append(Task(task_id, classes, *train, *test, seed=seed))
+            drawn = torch.randperm(len(train_rows), generator=generator(seed, task_id))[:samples_per_task]
+            train_rows = train_rows[np.sort(drawn.numpy())]
+        test_rows = np.flatnonzero(np.isin(dataset.test_y, classes))
+        train = as_tensors(dataset.x, dataset.y, train_rows)
+        test = as_tensors(dataset.test_x, dataset.test_y, test_rows)
+        tasks.append(ArrayTask(task_id, classes, *train, *test, seed=seed))
     return Stream(dataset.name, tuple(tasks), len(dataset.class_names), dataset.class_names, dataset.source)
 
 
-def held_out(dataset: Dataset) -> Dataset:
-    """Without its test images: every tenth training image of a class is one now, the same ones for every seed."""
-    tested = np.zeros(len(dataset.y), bool)
-    for label in range(len(dataset.class_names)):
+def with_held_out_test(dataset: Dataset) -> Dataset:
+    """The same without its test images: every tenth training image per class is one now, the same for every seed."""
+    held_out = np.zeros(len(dataset.y), bool)
+    for label, name in enumerate(dataset.class_names):
         rows = np.flatnonzero(dataset.y == label)
         if len(rows) < HELD_OUT:
-            name = dataset.class_names[label]
             raise DataError(f"{dataset.name}: class {name!r} has fewer than {HELD_OUT} images, no tenth to hold out")
-        tested[rows[::HELD_OUT]] = True
+        held_out[rows[::HELD_OUT]] = True
     x, y, source = dataset.x, dataset.y, f"{dataset.source}, tested on a tenth of the training images"
-    return replace(dataset, x=x[~tested], y=y[~tested], test_x=x[tested], test_y=y[tested], source=source)
+    return replace(dataset, x=x[~held_out], y=y[~held_out], test_x=x[held_out], test_y=y[held_out], source=source)
 
 
 def as_tensors(x: np.ndarray, y: np.ndarray, rows: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -158,7 +130,7 @@ def ordered_classes(class_order: Sequence[int] | str, num_classes: int, seed: in
         order = [int(part) for part in parts]
     except ValueError:
         raise ConfigError(f"class-order is natural, shuffled or numbers like 3,1,2; got {class_order!r}") from None
-    wrong = [c for c in order if not 0 <= c < num_classes]
+    wrong = [label for label in order if not 0 <= label < num_classes]
     if wrong or len(set(order)) < len(order) or not order:
         raise ConfigError(f"class-order names each class once, from 0 to {num_classes - 1}; got {class_order}")
     return order
@@ -167,13 +139,13 @@ def ordered_classes(class_order: Sequence[int] | str, num_classes: int, seed: in
 def grouped(order: list[int], n_tasks: int | None, classes_per_task: int | None, name: str) -> list[tuple[int, ...]]:
     """The classes of each task."""
     if classes_per_task is not None and len(order) % classes_per_task:
-        raise ConfigError(f"{name} has {classes_per_task} classes a task; class-order names {len(order)}")
+        raise ConfigError(f"{name} has {classes_per_task} classes per task; class-order names {len(order)}")
     most = len(order) // (classes_per_task or 1)
     wanted = n_tasks if n_tasks is not None else most if classes_per_task else 1
     if not 1 <= wanted <= most:
         raise ConfigError(f"{name} can be cut into 1 to {most} tasks, got n-tasks {wanted}")
     if classes_per_task is not None:
-        return [tuple(order[i * classes_per_task :][:classes_per_task]) for i in range(wanted)]
+        return [tuple(order[task * classes_per_task :][:classes_per_task]) for task in range(wanted)]
     return [tuple(group.tolist()) for group in np.array_split(order, wanted)]
 
 
@@ -189,7 +161,7 @@ def check(dataset: Dataset) -> None:
             raise DataError(f"{name}: {part} images are (n, height, width, 1 or 3), all of one size; got {x.shape}")
         if not np.issubdtype(y.dtype, np.integer) or y.shape != (len(x),):
             raise DataError(
-                f"{name}: {part} labels are one whole number an image; got {y.dtype} {y.shape} for {len(x)}"
+                f"{name}: {part} labels are one whole number per image; got {y.dtype} {y.shape} for {len(x)}"
             )
         counts = np.bincount(y[(y >= 0) & (y < num_classes)], minlength=num_classes)
         if counts.sum() < len(y):

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 from the official files, each file compared with its published digest before it is parsed."""
+"""CIFAR-10 and CIFAR-100 from the official files, each of which must have its published digest before it is parsed."""
 
 import hashlib
 import io
@@ -15,7 +15,7 @@ FOLDERS = {
     "cifar10": ("cifar-10-batches-py", "cifar-10-batches-bin"),
     "cifar100": ("cifar-100-python", "cifar-100-binary"),
 }
-# The folders of the official archives; where both are there, the first is read.
+# the folders of the official archives; where both are there, the first is read
 
 DIGESTS = {
     "cifar-10-batches-py": {
@@ -45,8 +45,8 @@ DIGESTS = {
         "test.bin": "8fb6623e830365ff53cf14adec797474f5478006",
     },
 }
-# md5 (32 digits) as in torchvision, sha1 (40 digits) as in MXNet. Those of cifar-100-binary are also what the records
-# of cifar-100-python give when written out as binary, so both layouts hold the same images in the same order.
+# md5 (32 digits) as in torchvision, sha1 (40 digits) as in MXNet; those of cifar-100-binary are also what the images of
+# cifar-100-python give when written out as binary, so both layouts hold the same images in the same order
 
 BINARY_BYTES = {
     **dict.fromkeys(DIGESTS["cifar-10-batches-bin"], 10_000 * 3073),
@@ -66,7 +66,7 @@ CIFAR10_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog",
 
 def load_cifar10(data_dir: Path) -> Dataset:
     """CIFAR-10 from cifar-10-batches-py/ or cifar-10-batches-bin/ under data_dir."""
-    return load("cifar10", data_dir, [f"data_batch_{i}" for i in range(1, 6)], "test_batch", CIFAR10_NAMES)
+    return load("cifar10", data_dir, [f"data_batch_{number}" for number in range(1, 6)], "test_batch", CIFAR10_NAMES)
 
 
 def load_cifar100(data_dir: Path) -> Dataset:
@@ -74,14 +74,14 @@ def load_cifar100(data_dir: Path) -> Dataset:
     return load("cifar100", data_dir, ["train"], "test", tuple(str(number) for number in range(100)))
 
 
-def find(name: str, data_dir: Path) -> Path | None:
+def find_folder(name: str, data_dir: Path) -> Path | None:
     """The folder from which this CIFAR would be read, or None where there is none."""
     return next((data_dir / folder for folder in FOLDERS[name] if (data_dir / folder).is_dir()), None)
 
 
 def load(name: str, data_dir: Path, train: list[str], test: str, default_names: tuple[str, ...]) -> Dataset:
     """Read every part of a CIFAR in whichever layout is there."""
-    folder = find(name, data_dir)
+    folder = find_folder(name, data_dir)
     if folder is None:
         wanted = " or ".join(f"{folder}/" for folder in FOLDERS[name])
         raise DataError(
@@ -89,8 +89,8 @@ def load(name: str, data_dir: Path, train: list[str], test: str, default_names: 
             f"run `samc data fetch {name}`, or point --data-dir at the folder that holds it"
         )
     read = read_pickled if folder.name == FOLDERS[name][0] else read_binary
-    x, y = join([read(folder, file, name) for file in train])
-    test_x, test_y = join([read(folder, test, name)])
+    x, y = concatenate([read(folder, file, name) for file in train])
+    test_x, test_y = concatenate([read(folder, test, name)])
     title = name.upper().replace("CIFAR", "CIFAR-")
     # both layouts hold the same images, so the source does not say which one was read
     source = f"{title}, official files, checksums verified"
@@ -105,13 +105,13 @@ def read_pickled(folder: Path, file: str, name: str) -> tuple[np.ndarray, np.nda
 
 def read_binary(folder: Path, file: str, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Pixels (n, 3072) and labels of one file of a binary layout; the fine label stands right before the pixels."""
-    record_bytes = 3073 if name == "cifar10" else 3074
+    row_bytes = 3073 if name == "cifar10" else 3074
     content = read_checked(folder / f"{file}.bin", name)
-    records = np.frombuffer(content, dtype=np.uint8).reshape(-1, record_bytes)
-    return records[:, -3072:], records[:, -3073].astype(np.int64)
+    rows = np.frombuffer(content, dtype=np.uint8).reshape(-1, row_bytes)
+    return rows[:, -3072:], rows[:, -3073].astype(np.int64)
 
 
-def join(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+def concatenate(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     """All parts as images (n, 32, 32, 3) and labels (n,); the files store one colour plane after another."""
     y = np.concatenate([labels for _, labels in parts])
     x = np.empty((len(y), 32, 32, 3), dtype=np.uint8)
@@ -160,7 +160,7 @@ def read_checked(path: Path, name: str) -> bytes:
     return content
 
 
-ADMITTED = {
+ALLOWED = {
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
     # numpy's own function for rebuilding an array, taken from an array because it has moved between numpy versions
@@ -174,7 +174,7 @@ class ArrayUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         try:
-            return ADMITTED[module, name]
+            return ALLOWED[module, name]
         except KeyError:
             raise DataError(f"asks for {module}.{name}") from None
 

@@ -1,4 +1,4 @@
-"""Your own data: arrays in an npz file (`npz:PATH`) or images in folders (`folder:PATH`)."""
+"""Your own files: arrays in an npz file (`npz:PATH`) or images in folders (`folder:PATH`)."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from samc.streams.base import Dataset, check
 from samc.streams.images import read_arrays, read_folders, resized, short_sha1
 
 HELD_OUT = 5
-# of data without test images, one in this many is held out
+# of data without test images, one image in so many is held out for the test
 
 Part = tuple[np.ndarray, np.ndarray]
 # images and their labels
@@ -35,20 +35,20 @@ def load_npz(path: Path, image_size: int | None = None) -> Dataset:
     train = x, y = images_and_labels(path, arrays, "", classes, image_size)
     has_test = "x_test" in arrays
     test = images_and_labels(path, arrays, "_test", classes, image_size) if has_test else (x[:0], y[:0])
-    return finished(f"npz:{path.name}", train, test, tuple(str(name) for name in classes))
+    return checked_dataset(f"npz:{path.name}", train, test, tuple(str(name) for name in classes))
 
 
 def load_folder(path: Path, image_size: int | None = None) -> Dataset:
     """Images in train/<class>/ and test/<class>/ (or val/<class>/); any depth below the class, read as RGB."""
     test = next((path / part for part in ("test", "val") if (path / part).is_dir()), None)
     x, y, test_x, test_y, class_names = read_folders(path / "train", test, image_size)
-    return finished(f"folder:{path.name}", (x, y), (test_x, test_y), class_names)
+    return checked_dataset(f"folder:{path.name}", (x, y), (test_x, test_y), class_names)
 
 
 def images_and_labels(
     path: Path, arrays: dict[str, np.ndarray], end: str, classes: np.ndarray, image_size: int | None
 ) -> Part:
-    """x and y of one part, with the place in classes for a label; what is no image is left for check to refuse."""
+    """x and y of one part, with a label's place in classes as its number; `check` refuses what is no image."""
     x, y = np.atleast_1d(arrays[f"x{end}"]), np.atleast_1d(arrays[f"y{end}"])
     if y.dtype.kind not in "iuU":
         raise DataError(f"{path}: y{end} holds whole numbers or strings, got {y.dtype}; convert the labels first")
@@ -66,20 +66,20 @@ def images_and_labels(
     return x, np.searchsorted(classes, y)
 
 
-def finished(name: str, train: Part, test: Part, class_names: tuple[str, ...]) -> Dataset:
+def checked_dataset(name: str, train: Part, test: Part, class_names: tuple[str, ...]) -> Dataset:
     """The checked data set; where no test image came with it, some of the training images become test images."""
     (x, y), (test_x, test_y), origin = train, test, "own data"
     if len(test_y) == 0:
-        check(Dataset(name, x, y, x, y, class_names, origin))  # what is held out is chosen by labels that make sense
-        held = held_out(name, y, class_names)
-        x, y, test_x, test_y = x[~held], y[~held], x[held], y[held]
+        check(Dataset(name, x, y, x, y, class_names, origin))  # by their labels the held-out images are chosen
+        rows = held_out_rows(name, y, class_names)
+        x, y, test_x, test_y = x[~rows], y[~rows], x[rows], y[rows]
         origin = f"own data, every {HELD_OUT}th image of each class held out for test"
     dataset = Dataset(name, x, y, test_x, test_y, class_names, f"{origin}, sha1 {short_sha1(x, y, test_x, test_y)}")
     check(dataset)
     return dataset
 
 
-def held_out(name: str, y: np.ndarray, class_names: tuple[str, ...]) -> np.ndarray:
+def held_out_rows(name: str, y: np.ndarray, class_names: tuple[str, ...]) -> np.ndarray:
     """True for every fifth image of each class, in the order in which they came."""
     held = np.zeros(len(y), dtype=bool)
     for label, class_name in enumerate(class_names):

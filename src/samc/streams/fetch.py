@@ -1,16 +1,14 @@
-"""Downloads the official archives: verified, unpacked beside their place and moved there whole, or not at all."""
+"""Fetches the official archives: pooch downloads one, its md5 is verified, and it is unpacked whole or not at all."""
 
-import hashlib
-import http.client
 import os
 import tarfile
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import BinaryIO
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from samc.errors import DataError, OutputError, unknown
 from samc.streams import cifar, mini_imagenet
@@ -25,11 +23,16 @@ CHUNK_BYTES = 1 << 18
 
 @dataclass(frozen=True)
 class Archive:
+    """An official archive: where it is, its md5, the folder it unpacks to, and how that folder is read."""
+
     url: str
     md5: str
     folder: str
-    # what the archive unpacks to
     load: Callable[[Path], Dataset]
+
+    @property
+    def file_name(self) -> str:
+        return PurePosixPath(self.url).name
 
 
 ARCHIVES = {
@@ -55,17 +58,17 @@ def default_data_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "samc"
 
 
-def data_folder(asked: Path | None) -> Path:
-    """The folder that was asked for, or the usual one."""
-    return Path(asked).expanduser() if asked else default_data_dir()
+def data_folder(given: Path | None) -> Path:
+    """The folder that was given, or the default one."""
+    return Path(given).expanduser() if given else default_data_dir()
 
 
-def silent(done: int, total: int | None) -> None:
+def no_progress(done: int, total: int | None) -> None:
     """A progress that nobody watches."""
 
 
-def fetch(name: str, data_dir: Path, *, url: str | None = None, progress: Progress = silent) -> Path:
-    """The folder of a data set, downloaded unless a whole copy is there; a damaged copy is replaced at the very end."""
+def fetch(name: str, data_dir: Path, *, url: str | None = None, progress: Progress = no_progress) -> Path:
+    """The folder of a data set, downloaded unless an intact copy is there; a damaged copy is replaced at the end."""
     if name == mini_imagenet.FOLDER:
         raise DataError(
             "mini-imagenet cannot be fetched, as ImageNet's terms let nobody pass its images on: get it from "
@@ -74,7 +77,7 @@ def fetch(name: str, data_dir: Path, *, url: str | None = None, progress: Progre
     if name not in ARCHIVES:
         raise unknown("data set", name, ARCHIVES)
     archive = ARCHIVES[name]
-    if present := whole_copy(name, data_dir):
+    if present := intact_copy(name, data_dir):
         return present
     target = data_dir / archive.folder
     try:
@@ -82,68 +85,129 @@ def fetch(name: str, data_dir: Path, *, url: str | None = None, progress: Progre
         # in data_dir, because only within one file system is a rename all or nothing
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=data_dir) as temporary:
             staging = Path(temporary)
-            download(archive, url or archive.url, staging / "archive.tar.gz", target, progress)
-            unpack(staging / "archive.tar.gz", archive.folder, staging)
-            put(staging / archive.folder, target, staging / "replaced")
+            download(archive, url or archive.url, staging / archive.file_name, target, progress)
+            unpack(staging / archive.file_name, archive.folder, staging)
+            move_into_place(staging / archive.folder, target, staging / "replaced")
     except OSError as error:
         reason = error.strerror or error
         raise OutputError(f"cannot write to {data_dir} ({reason}); make room, or choose another --data-dir") from None
     return target
 
 
-def whole_copy(name: str, data_dir: Path) -> Path | None:
+def intact_copy(name: str, data_dir: Path) -> Path | None:
     """The folder of a copy that passes every check of its loader."""
     try:
         ARCHIVES[name].load(data_dir)
     except DataError:
         return None
-    return cifar.find(name, data_dir)
+    return cifar.find_folder(name, data_dir)
+
+
+class ProgressFile:
+    """An open file that reports the bytes written to it; it is also the progress bar that pooch tells the total.
+
+    pooch's own count goes by whole chunks, so what it adds to its bar is ignored.
+    """
+
+    def __init__(self, file: BinaryIO, progress: Progress):
+        self.file = file
+        self.progress = progress
+        self.done = 0
+        self.started = False
+        self.length: int | None = None
+
+    @property
+    def total(self) -> int | None:
+        return self.length
+
+    @total.setter
+    def total(self, length: int | None) -> None:
+        self.started = True
+        self.length = length or None  # pooch says 0 where the server says nothing
+        self.progress(0, self.length)
+
+    def write(self, chunk: bytes) -> None:
+        self.file.write(chunk)
+        self.done += len(chunk)
+        self.progress(self.done, self.length)
+
+    def flush(self) -> None:
+        self.file.flush()
+
+    def update(self, chunk_bytes: int) -> None: ...
+    def reset(self) -> None: ...
+    def close(self) -> None: ...
 
 
 def download(archive: Archive, url: str, path: Path, target: Path, progress: Progress) -> None:
-    """Stream the url to path and compare its md5."""
-    file_name = PurePosixPath(archive.url).name
-    by_hand = (
-        f"download {file_name} elsewhere and unpack it so that {target / next(iter(cifar.DIGESTS[target.name]))} exists"
-    )
-    digest, done = hashlib.md5(usedforsecurity=False), 0
-    with connect(url, by_hand) as response, path.open("wb") as file:
-        length = response.headers.get("Content-Length", "")
-        total = int(length) if length.isdigit() else None
-        progress(0, total)
-        for chunk in chunks(response, url, by_hand):
-            file.write(chunk)
-            digest.update(chunk)
-            done += len(chunk)
-            progress(done, total)
-    if total is not None and done != total:
-        raise DataError(f"the connection to {url} was cut after {done:,} of {total:,} bytes; try again, or {by_hand}")
-    if digest.hexdigest() != archive.md5:
+    """Write what the url gives to path, and verify its md5; every failure says how to get the archive by hand."""
+    import pooch  # noqa: PLC0415  (only a download needs it)
+
+    first_file = target / next(iter(cifar.DIGESTS[target.name]))
+    by_hand = f"download {archive.file_name} elsewhere and unpack it so that {first_file} exists"
+    transfer = copy_file if urlsplit(url).scheme == "file" else request
+    with path.open("wb") as file:
+        transfer(url, ProgressFile(file, progress), by_hand)
+    found = pooch.file_hash(path, alg="md5")
+    if found != archive.md5:
         raise DataError(
-            f"{url} gave another file than {file_name}: md5 {digest.hexdigest()} instead of {archive.md5}; "
+            f"{url} gave another file than {archive.file_name}: md5 {found} instead of {archive.md5}; "
             f"try again, or {by_hand}"
         )
 
 
-def connect(url: str, by_hand: str) -> Any:
-    """The open response: an HTTPResponse, or what urllib has of the same kind for file: and data: urls."""
+def request(url: str, file: ProgressFile, by_hand: str) -> None:
+    """Download over http or https."""
+    import pooch  # noqa: PLC0415
+    import requests  # noqa: PLC0415
+
+    get = pooch.HTTPDownloader(
+        progressbar=file,
+        chunk_size=CHUNK_BYTES,
+        timeout=TIMEOUT_SECONDS,
+        headers={"Accept-Encoding": "identity"},  # the md5 is that of the archive as it is, not of what is in it
+    )
     try:
-        return urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS)
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise DataError(f"{url} answers {error.code} {error.reason}; {by_hand}") from None
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise DataError(f"cannot reach {url} ({reason}): {by_hand}") from None
+        get(url, file, None)
+    except requests.HTTPError as error:
+        response = error.response
+        answer = error if response is None else f"{response.status_code} {response.reason}"
+        raise DataError(f"{url} answers {answer}; {by_hand}") from None
+    except (requests.RequestException, ValueError) as error:  # a header that is no number is a ValueError
+        if not file.started:
+            raise DataError(f"cannot reach {url} ({innermost(error)}): {by_hand}") from None
+        # where the connection was closed early, the next check says after how many bytes
+        if not isinstance(error, requests.exceptions.ChunkedEncodingError) or file.total is None:
+            reason = innermost(error)
+            raise DataError(f"the connection to {url} was lost ({reason}); try again, or {by_hand}") from None
+    if file.total is not None and file.done != file.total:
+        raise DataError(
+            f"the connection to {url} was cut after {file.done:,} of {file.total:,} bytes; try again, or {by_hand}"
+        )
 
 
-def chunks(response: Any, url: str, by_hand: str) -> Iterator[bytes]:
-    """The body in pieces; a generator, so that the network's errors are not mixed up with the disk's."""
+def innermost(error: Exception) -> str:
+    """The reason at the bottom of an error of requests, without the objects that it is wrapped in."""
+    cause = error.args[0] if error.args else error
+    return str(getattr(cause, "reason", cause)).rpartition(": ")[2]
+
+
+def copy_file(url: str, file: ProgressFile, by_hand: str) -> None:
+    """Copy a file of this machine, which pooch does not do."""
+    path = Path(url2pathname(urlsplit(url).path))
+    file.total = path.stat().st_size if path.exists() else None
+    for chunk in read_chunks(path, url, by_hand):
+        file.write(chunk)
+
+
+def read_chunks(path: Path, url: str, by_hand: str) -> Iterator[bytes]:
+    """A file in pieces; a generator, so that errors of reading it are not mixed up with those of writing."""
     try:
-        while chunk := response.read(CHUNK_BYTES):
-            yield chunk
-    except (OSError, http.client.HTTPException) as error:
-        raise DataError(f"the connection to {url} was lost ({error}); try again, or {by_hand}") from None
+        with path.open("rb") as source:
+            while chunk := source.read(CHUNK_BYTES):
+                yield chunk
+    except OSError as error:
+        raise DataError(f"cannot reach {url} ({error.strerror}): {by_hand}") from None
 
 
 def unpack(path: Path, folder: str, destination: Path) -> None:
@@ -164,8 +228,8 @@ def unpack(path: Path, folder: str, destination: Path) -> None:
         raise DataError(f"the archive holds no folder {folder}/; do not use it")
 
 
-def put(new: Path, target: Path, aside: Path) -> None:
-    """Move a folder into place; what stood there before comes back if that fails."""
+def move_into_place(new: Path, target: Path, aside: Path) -> None:
+    """Move a folder to its place; what stood there before comes back if that fails."""
     if target.exists():
         target.rename(aside)
     try:

@@ -19,7 +19,9 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".ppm")
 def read_arrays(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, np.ndarray]:
     """The named arrays of an npz file; never unpickles."""
     if not path.is_file():
-        raise DataError(f"{path} is not there; save it with numpy.savez(path, {', '.join(f'{n}=...' for n in needed)})")
+        raise DataError(
+            f"{path} is not there; save it with numpy.savez(path, {', '.join(f'{name}=...' for name in needed)})"
+        )
     if not zipfile.is_zipfile(path):
         raise DataError(f"{path} is not a whole npz file; copy it again, or save it anew with numpy.savez")
     try:
@@ -46,7 +48,9 @@ def read_classes(folder: Path) -> dict[str, list[Path]]:
     for child in sorted(folder.iterdir()):
         if not child.is_dir() or child.name.startswith("."):
             continue
-        files = sorted(f for f in child.rglob("*") if f.suffix.lower() in SUFFIXES and not f.name.startswith("."))
+        files = sorted(
+            path for path in child.rglob("*") if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+        )
         if not files:
             raise DataError(f"{child} has no image ({', '.join(SUFFIXES)}); add some or delete the folder")
         classes[child.name] = files
@@ -63,11 +67,12 @@ def read_images(files: Sequence[Path], image_size: int | None) -> UInt8[np.ndarr
         first = next(images)
         x = np.empty((len(files), *first.shape), dtype=np.uint8)
         x[0] = first
-        for i, image in enumerate(images, start=1):
+        for row, image in enumerate(images, start=1):
             if image.shape != first.shape:
-                sizes = (f"{f} is {a.shape[1]}x{a.shape[0]}" for f, a in ((files[0], first), (files[i], image)))
-                raise DataError(f"images differ in size: {' and '.join(sizes)}; resize all with --image-size N")
-            x[i] = image
+                pair = ((files[0], first), (files[row], image))
+                sizes = " and ".join(f"{file} is {pixels.shape[1]}x{pixels.shape[0]}" for file, pixels in pair)
+                raise DataError(f"images differ in size: {sizes}; resize all with --image-size N")
+            x[row] = image
         return x
     finally:
         pool.shutdown(cancel_futures=True)  # a mistake in the second file is told before the last one is read
@@ -78,7 +83,9 @@ def read_image(path: Path, image_size: int | None) -> UInt8[np.ndarray, "h w 3"]
     try:
         with Image.open(path) as image:
             if image.mode.startswith(("I", "F")):
-                raise DataError(f"{path} has more than 8 bits a pixel, which would be cut off at 255; save it as 8-bit")
+                raise DataError(
+                    f"{path} has more than 8 bits per pixel, which would be cut off at 255; save it as 8-bit"
+                )
             rgb = image.convert("RGB")
     except DataError:
         raise
@@ -109,8 +116,8 @@ def read_folders(
     ]
     x = read_images([file for file, _ in files], image_size)
     y = np.array([label for _, label in files], dtype=np.int64)
-    n = sum(map(len, classes.values()))
-    return x[:n], y[:n], x[n:], y[n:], names
+    count = sum(map(len, classes.values()))
+    return x[:count], y[:count], x[count:], y[count:], names
 
 
 def short_sha1(*arrays: np.ndarray) -> str:

@@ -1,4 +1,4 @@
-"""mini-ImageNet: 100 classes at 84x84 from npz files or image folders; many versions of it exist, so it is digested."""
+"""mini-ImageNet: 100 classes at 84x84 from npz files or image folders; a digest tells its many versions apart."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ IMAGE_SIZE = 84
 WANTED = f"train.npz and test.npz, or train/<wnid>/*.jpg and test/<wnid>/*.jpg, in {FOLDER}/"
 
 
-def find(data_dir: Path) -> Path | None:
+def find_folder(data_dir: Path) -> Path | None:
     """The folder from which mini-ImageNet would be read, or None where there is none."""
     folder = data_dir / FOLDER
     return folder if any((folder / part).exists() for part in ("train.npz", "train")) else None
@@ -22,7 +22,7 @@ def find(data_dir: Path) -> Path | None:
 
 def load_mini_imagenet(data_dir: Path) -> Dataset:
     """mini-ImageNet from data_dir/mini-imagenet/, as npz files (which go first) or as image folders."""
-    folder = find(data_dir)
+    folder = find_folder(data_dir)
     if folder is None:
         raise DataError(f"mini-imagenet is not in {data_dir}: put {WANTED} there, or say where it is with --data-dir")
     if (folder / "train.npz").exists():
@@ -50,6 +50,6 @@ def read_part(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     if x.shape[1:] != (IMAGE_SIZE, IMAGE_SIZE, 3):
         raise DataError(f"{path}: x is (n, 84, 84, 3), got {x.shape}; resize the images before saving them")
     if not np.issubdtype(y.dtype, np.integer) or y.size == 0:
-        raise DataError(f"{path}: y holds one whole number an image, got {y.dtype} {y.shape}; save it anew")
+        raise DataError(f"{path}: y holds one whole number per image, got {y.dtype} {y.shape}; save it anew")
     names = arrays["classes"].ravel() if "classes" in arrays else range(len(np.unique(y)))
     return x, y.astype(np.int64), tuple(str(name) for name in names)

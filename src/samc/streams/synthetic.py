@@ -1,4 +1,4 @@
-"""The embedded stream: twenty classes of painted objects on cluttered ground, made from a seed, without any file.
+"""The embedded stream: twenty classes of painted objects on a cluttered background, made from a seed, without files.
 
 An object's class is its shape, texture and colour together; its place, size, angle and light are random, and smaller
 objects of any kind lie about. Within a task two shapes, two textures and two colours are mixed so that no single
@@ -17,11 +17,11 @@ from samc.streams.base import Dataset, Stream, split
 
 SIDE = 32
 TASKS, CLASSES_PER_TASK = 5, 4
-# sizes in half-widths of the picture, the ground's colours in [0, 1]
+# sizes in half-widths of the picture, the background's colours in [0, 1]
 OBJECT_RADII = (0.40, 0.60)
 DISTRACTOR_RADII = (0.12, 0.22)
 DISTRACTORS = 3
-GROUND = (0.15, 0.75)
+BACKGROUND = (0.15, 0.75)
 Field = Callable[[np.ndarray, np.ndarray], np.ndarray]
 COLOURS = {
     "red": (0.90, 0.22, 0.20),
@@ -67,7 +67,7 @@ PATTERNS: dict[str, Field] = {
 }
 
 
-def evaluated(fields: dict[str, Field], kind: Int[np.ndarray, "n"], p: np.ndarray, q: np.ndarray) -> np.ndarray:
+def evaluate_fields(fields: dict[str, Field], kind: Int[np.ndarray, "n"], p: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Each picture's own field at each of its points."""
     result = np.empty_like(p)
     for number, function in enumerate(fields.values()):
@@ -93,16 +93,16 @@ def paint_objects(
     p = (np.cos(angle) * across + np.sin(angle) * down) / radius
     q = (np.cos(angle) * down - np.sin(angle) * across) / radius
     shape, texture, colour = kinds.T
-    cover = np.clip(0.5 - evaluated(DISTANCES, shape, p, q) * radius * SIDE / 2, 0, 1)[..., None]
-    paint = np.array(list(COLOURS.values()))[colour] + rng.normal(0, 0.05, (count, 3))
-    shade = 1 - 0.75 * evaluated(PATTERNS, texture, p, q)[..., None]
+    cover = np.clip(0.5 - evaluate_fields(DISTANCES, shape, p, q) * radius * SIDE / 2, 0, 1)[..., None]
+    tint = np.array(list(COLOURS.values()))[colour] + rng.normal(0, 0.05, (count, 3))
+    shade = 1 - 0.75 * evaluate_fields(PATTERNS, texture, p, q)[..., None]
     canvas *= 1 - cover
-    canvas += cover * paint[:, None, None, :] * shade
+    canvas += cover * tint[:, None, None, :] * shade
 
 
-def ground(count: int, rng: np.random.Generator) -> Float[np.ndarray, "n h w 3"]:
+def background(count: int, rng: np.random.Generator) -> Float[np.ndarray, "n h w 3"]:
     """Soft blotches of random colours, with grain."""
-    coarse = rng.uniform(*GROUND, (count, 5, 5, 3))
+    coarse = rng.uniform(*BACKGROUND, (count, 5, 5, 3))
     grid = np.linspace(0, 4, SIDE)
     low = np.minimum(grid.astype(int), 3)
     share = grid - low
@@ -112,23 +112,23 @@ def ground(count: int, rng: np.random.Generator) -> Float[np.ndarray, "n h w 3"]
 
 
 def paint(labels: Int[np.ndarray, "n"], rng: np.random.Generator) -> UInt8[np.ndarray, "n h w 3"]:
-    """One picture for each label."""
+    """One picture per label."""
     count = len(labels)
-    canvas = ground(count, rng)
+    canvas = background(count, rng)
     for _ in range(DISTRACTORS):
         kinds = rng.integers(0, (len(DISTANCES), len(PATTERNS), len(COLOURS)), (count, 3))
         paint_objects(canvas, kinds, DISTRACTOR_RADII, rng)
     paint_objects(canvas, attributes()[labels], OBJECT_RADII, rng)
     light = rng.uniform(0.65, 1.25, (count, 1, 1, 1))
-    slope = rng.uniform(-0.2, 0.2, (2, count, 1, 1, 1))
+    tilt = rng.uniform(-0.2, 0.2, (2, count, 1, 1, 1))
     steps = np.linspace(-1, 1, SIDE)
-    light = light * (1 + slope[0] * steps[None, None, :, None] + slope[1] * steps[None, :, None, None])
+    light = light * (1 + tilt[0] * steps[None, None, :, None] + tilt[1] * steps[None, :, None, None])
     return (np.clip(canvas * light, 0, 1) * 255).round().astype(np.uint8)
 
 
 @lru_cache(maxsize=2)
 def load_synthetic(seed: int = 0, train_per_class: int = 140, test_per_class: int = 25) -> Dataset:
-    """All twenty classes; training and test pictures are drawn apart. Runs of one seed share them."""
+    """All twenty classes; training and test pictures have random numbers of their own. Runs of one seed share them."""
     if train_per_class < 1 or test_per_class < 1:
         raise ConfigError("every class needs at least one training and one test picture")
     classes = np.arange(TASKS * CLASSES_PER_TASK)
