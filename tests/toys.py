@@ -8,7 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from samc.gradients.graph import Constants, Recorder
+from samc.engine.graphs import Constants, CudaGraphCache
 from samc.streams.base import Dataset, Stream, split
 
 needs_triton = pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="triton is not installed")
@@ -63,8 +63,8 @@ class Tape(TorchDispatchMode):
                     place.copy_(value)
 
 
-class Replaying(Recorder):
-    """A recorder that records here as on a GPU: what is replayed asks nothing of Python."""
+class Replaying(CudaGraphCache):
+    """A cache that records here as on a GPU: what is replayed asks nothing of Python."""
 
     def __init__(self):
         super().__init__(torch.device("cpu"), Constants())

@@ -11,7 +11,7 @@ from dataclasses import Field, asdict, dataclass, field, fields
 from functools import cache
 from importlib.resources import files
 from types import NoneType, UnionType
-from typing import Any, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 import yaml
 
@@ -22,6 +22,7 @@ LARGEST_IMAGE = 1024
 PRESETS = "presets.yaml"
 ANY_STREAM = "any"
 Group = Literal["what to learn", "memory", "method", "run"]
+Number = int | float
 Kind = TypeVar("Kind", bound="Settings")
 
 
@@ -30,10 +31,10 @@ def setting(
     meaning: str,
     *,
     choices: tuple[str, ...] = (),
-    least: float | None = None,
-    above: float | None = None,
-    most: float | None = None,
-    below: float | None = None,
+    least: Number | None = None,
+    above: Number | None = None,
+    most: Number | None = None,
+    below: Number | None = None,
     hint: str = "",
     group: Group = "method",
 ) -> Any:
@@ -70,7 +71,7 @@ class Settings:
         return tuple(item.name for item in setting_fields(cls))
 
     @classmethod
-    def made(cls, given: Mapping[str, Any], method: str, preset: Mapping[str, Any] | None = None) -> Self:
+    def made(cls: type[Kind], given: Mapping[str, Any], method: str, preset: Mapping[str, Any] | None = None) -> Kind:
         """What was given over what a preset says over the defaults; a name that the method does not have is refused."""
         for name in given:
             if name not in cls.names():
@@ -135,9 +136,7 @@ class RunConfig(Terms):
     )
     n_epochs: int = setting(1, "passes over each task's images", least=1, group="what to learn")
     batch_size: int = setting(10, "images per step", least=1, group="what to learn")
-    seed: int = setting(
-        0, "orders the images, starts the network, draws samples", least=0, most=2**63 - 1, group="run"
-    )
+    seed: int = setting(0, "orders the images, starts the network, draws samples", least=0, most=2**63 - 1, group="run")
     settings: Settings = field(default_factory=Settings)
 
     def as_dict(self) -> dict[str, Any]:
@@ -198,16 +197,18 @@ def check(item: Field, kind: Any, value: Any) -> None:
             raise ConfigError(f"{name} is a {'whole ' if whole else ''}number, got {value!r}{hint}")
         if not math.isfinite(value) or not within(value, **metadata["bounds"]):
             raise ConfigError(f"{name} is {described_range(**metadata['bounds'])}, got {value}{hint}")
-    elif not isinstance(value, get_origin(kind) or (str if str in wanted else kind)):
+    elif str in wanted and not isinstance(value, str):
         raise ConfigError(f"{name} is text, got {value!r}{hint}")
 
 
-def within(value: float, least: float | None, above: float | None, most: float | None, below: float | None) -> bool:
+def within(
+    value: Number, least: Number | None, above: Number | None, most: Number | None, below: Number | None
+) -> bool:
     low = (least is None or value >= least) and (above is None or value > above)
     return low and (most is None or value <= most) and (below is None or value < below)
 
 
-def described_range(least: float | None, above: float | None, most: float | None, below: float | None) -> str:
+def described_range(least: Number | None, above: Number | None, most: Number | None, below: Number | None) -> str:
     low, high = (least if above is None else above), (most if below is None else below)
     if low is None and high is None:
         return "a finite number"
@@ -258,7 +259,9 @@ def preset_values(preset: str, dataset: str | None, model: str) -> dict[str, Any
                 return {setting: entry["value"] for setting, entry in entries.items()}
     if preset in ("auto", "none") or any(dataset in presets()[name] for name in order):
         return {}
-    where = f"{dataset}; it has {', '.join(presets()[preset])}" if dataset else f"{model} on any stream; name one, such as "
+    where = (
+        f"{dataset}; it has {', '.join(presets()[preset])}" if dataset else f"{model} on any stream; name one, such as "
+    )
     raise ConfigError(f"preset {preset!r} has no values for {where}" + ("" if dataset else f"{preset}:split-cifar100"))
 
 

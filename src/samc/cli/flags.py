@@ -51,9 +51,7 @@ def defaults_of(settings: type[Settings]) -> dict[str, Any]:
 
 def described_flags(settings: type[Settings]) -> list[tuple[str, str]]:
     """Each flag of some settings with its meaning and default."""
-    return [
-        (flag(item.name), item.metadata["help"] + default_text(item.default)) for item in setting_fields(settings)
-    ]
+    return [(flag(item.name), item.metadata["help"] + default_text(item.default)) for item in setting_fields(settings)]
 
 
 def default_text(default: Any) -> str:

@@ -12,8 +12,8 @@ import torch
 from rich.console import Console
 
 from samc.cli.drawing import draw
-from samc.cli.progress import live, row
 from samc.cli.flags import GroupedCommand, as_command
+from samc.cli.progress import live, row
 from samc.cli.seeds import parse_seeds
 from samc.config import RunConfig, flag
 from samc.device import choose

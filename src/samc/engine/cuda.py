@@ -19,7 +19,7 @@ from samc.engine.batch_norm import BatchMoments, Moments
 from samc.engine.cpu import PRECISIONS
 from samc.engine.flat import trainable
 from samc.engine.graphs import Constants
-from samc.engine.program import IMAGES, Conv, Norm, Program
+from samc.engine.program import IMAGES, Conv, Program
 from samc.models.classifier import Classifier
 
 CHUNK_PIXELS = 8 << 20

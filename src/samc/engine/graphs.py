@@ -71,7 +71,9 @@ class CudaGraphCache:
             self.record(recorded, function, given)
         if recorded.graph is None:
             return function(*given)
-        for place, (mine, (last, version), now) in enumerate(zip(recorded.inputs, recorded.sources, given, strict=True)):
+        for place, (mine, (last, version), now) in enumerate(
+            zip(recorded.inputs, recorded.sources, given, strict=True)
+        ):
             if now is not last or now._version != version:  # another tensor, or written to since
                 mine.copy_(now)
                 recorded.sources[place] = now, now._version

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from torch import nn
 
-from samc.models.heads import Heads
 from samc.models.classifier import Classifier
+from samc.models.heads import Heads
 from samc.models.resnet import BatchNorm, Block, ReducedResNet18
 
 IMAGES = 0
@@ -102,9 +102,9 @@ def strange_things(model: Classifier) -> Iterator[str]:
             yield f"{where} is {type(module).__name__}" if name else f"it is {type(module).__name__}"
         elif "forward" in vars(module) or any(getattr(module, hooks) for hooks in HOOKS):
             yield f"{where} has a hook or a forward of its own"
-        elif isinstance(module, nn.Conv2d) and (reason := strange_conv(module)):
-            yield f"{where} has {reason}"
-        elif isinstance(module, nn.BatchNorm2d) and (reason := strange_norm(module)):
+        elif (isinstance(module, nn.Conv2d) and (reason := strange_conv(module))) or (
+            isinstance(module, nn.BatchNorm2d) and (reason := strange_norm(module))
+        ):
             yield f"{where} has {reason}"
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:

@@ -54,13 +54,16 @@ def build(config: RunConfig, stream: Stream, device: torch.device) -> NetworkLea
     """The learner that a config describes, for a stream."""
     # the terms of a comparison make sense for a method without a memory too
     budget_of(stream.image_shape, stream.num_classes, config.buffer_size, config.accounting, config.memory_bytes)
+    settings = config.settings.as_dict()
+    for name in config.settings.idle():
+        del settings[name]
     return method(config.model)(
         stream.num_classes,
         stream.image_shape,
         task_classes=stream.task_classes,
         seed=config.seed,
         device=device,
-        **config.settings.as_dict(),
+        **settings,
     )
 
 

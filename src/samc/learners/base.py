@@ -5,7 +5,7 @@ import inspect
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, SupportsIndex, runtime_checkable
 
 import numpy as np
 import torch
@@ -22,6 +22,9 @@ from samc.models.modes import in_mode
 from samc.models.start import seeded
 from samc.streams.base import Task
 
+Images = Tensor | np.ndarray
+Labels = Tensor | np.ndarray | Sequence[int]
+TaskId = SupportsIndex
 EVALUATION_BATCH = 512
 SLACK = 1e-3
 # by which normalised images may leave [0, 1] when they are turned back: they were rounded on the way
@@ -46,9 +49,9 @@ class Learner(Protocol):
 
     def declare(self, task: int, classes: Sequence[int]) -> None: ...
     def begin_task(self, task: Task) -> None: ...
-    def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats: ...
+    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats: ...
     def end_task(self, task: Task) -> None: ...
-    def predict(self, x: Tensor, task: int) -> Tensor: ...
+    def predict(self, x: Images, task: TaskId) -> Tensor: ...
     def memory_report(self) -> dict[str, Any]: ...
     def seconds(self) -> dict[str, float]: ...
     def state_dict(self) -> dict[str, Any]: ...
@@ -170,36 +173,36 @@ class NetworkLearner:
         """A new task begins; methods that replay prepare for it here."""
         self.current_task = task
 
-    def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
+    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         raise TypeError(f"{type(self).__name__} does not say how it learns: define observe")
 
     def end_task(self, task: Task) -> None:
         """Nothing to do, unless a method says so."""
 
-    def as_batch(self, x: Any, y: Any, task: int) -> Batch:
+    def as_batch(self, x: Images, y: Labels, task: TaskId) -> Batch:
         """A batch as the network takes it, or the reason why it cannot be learnt from."""
-        task, images, y = operator.index(task), self.as_images(x), torch.as_tensor(y)
+        number, images, y = operator.index(task), self.as_images(x), torch.as_tensor(y)
         if y.shape != (len(images),) or y.is_floating_point():
             found = f"{y.dtype} {tuple(y.shape)} for {len(images)} images"
             raise DataError(f"labels are one whole number per image; got {found}")
-        known = self.model.heads.task_classes.get(task, ())
+        known = self.model.heads.task_classes.get(number, ())
         strange = set(y.tolist()) - set(known)
-        if strange and task in self.declared:
-            raise DataError(f"labels {sorted(strange)} are not among task {task}'s classes {list(known)}")
+        if strange and number in self.declared:
+            raise DataError(f"labels {sorted(strange)} are not among task {number}'s classes {list(known)}")
         if strange:
-            self.assign(task, [*known, *strange])
-        if task != self.current_task:
-            self.begin(task)
-        return Batch(images, y.to(self.device, torch.int64), task)
+            self.assign(number, [*known, *strange])
+        if number != self.current_task:
+            self.begin(number)
+        return Batch(images, y.to(self.device, torch.int64), number)
 
-    def as_images(self, x: Any) -> Float[Tensor, "b c h w"]:
+    def as_images(self, x: Images) -> Float[Tensor, "b c h w"]:
         """Images on the device in [0, 1]: uint8 is divided by 255, normalised ones are turned back, others checked."""
         x = self.in_order(x)
         if x.dtype == torch.uint8:
             return x.to(self.device).float() / 255
         return self.in_range(x).to(self.device, torch.float32)
 
-    def as_bytes(self, x: Any) -> UInt8[np.ndarray, "b c h w"]:
+    def as_bytes(self, x: Images) -> UInt8[np.ndarray, "b c h w"]:
         """Images as the bytes that memory keeps: as they came, or rounded from [0, 1]."""
         x = self.in_order(x)
         x = x if x.dtype == torch.uint8 else (self.in_range(x) * 255).round().to(torch.uint8)
@@ -232,15 +235,15 @@ class NetworkLearner:
         return x
 
     @torch.no_grad()
-    def predict(self, x: Any, task: int) -> Int64[Tensor, "b"]:
+    def predict(self, x: Images, task: TaskId) -> Int64[Tensor, "b"]:
         """The class of each image, among its task's classes; labels of the stream, on the caller's device."""
-        known = self.model.heads.task_classes
-        if task not in known:
-            raise ConfigError(f"task {task} has not been seen yet; known: {sorted(known)}")
+        known, number = self.model.heads.task_classes, operator.index(task)
+        if number not in known:
+            raise ConfigError(f"task {number} has not been seen yet; known: {sorted(known)}")
         x = self.in_order(x)
         with in_mode(self.model, "eval"):
-            parts = [self.scores(self.as_images(part), task).argmax(1) for part in x.split(EVALUATION_BATCH)]
-        classes = torch.tensor(known[task], device=self.device)
+            parts = [self.scores(self.as_images(part), number).argmax(1) for part in x.split(EVALUATION_BATCH)]
+        classes = torch.tensor(known[number], device=self.device)
         return classes[torch.cat(parts)].to(x.device)
 
     def scores(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:

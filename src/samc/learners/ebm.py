@@ -7,7 +7,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from samc.learners.base import NetworkLearner, StepStats
+from samc.learners.base import Images, Labels, NetworkLearner, StepStats, TaskId
 from samc.models import EnergyHeads
 
 
@@ -35,7 +35,7 @@ class EBM(NetworkLearner):
 
     heads = EnergyHeads
 
-    def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
+    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         batch = self.as_batch(x, y, task)
         classes = self.model.heads.task_classes[batch.task]
         wrong = other_labels(torch.as_tensor(y), classes, self.random).to(self.device)

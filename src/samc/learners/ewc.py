@@ -10,7 +10,7 @@ from torch.func import functional_call, jacrev, vmap
 
 from samc.config import setting
 from samc.engine import flat_parameters, padded, trainable
-from samc.learners.base import NetworkLearner, NetworkSettings, StepStats
+from samc.learners.base import Images, Labels, NetworkLearner, NetworkSettings, StepStats, TaskId
 from samc.models import Classifier
 from samc.models.modes import in_mode
 from samc.streams.base import Task
@@ -31,23 +31,44 @@ class EWCSettings(NetworkSettings):
     )
 
 
-def fisher(model: Classifier, x: Float[Tensor, "n c h w"], task: int) -> Float[Tensor, "p"]:
-    """The diagonal of the Fisher information: E_x Σ_c p(c|x)·(∂ log p(c|x)/∂θ)², exactly for these images."""
+def fisher(
+    model: Classifier, x: Float[Tensor, "n c h w"], task: int, *, at_once: bool = True
+) -> Float[Tensor, "p"]:
+    """The diagonal of the Fisher information: E_x Σ_c p(c|x)·(∂ log p(c|x)/∂θ)², exactly for these images.
+
+    Of many images and classes `at_once` by vmap, which not every network allows; else of one after the other.
+    """
+    with in_mode(model, "eval"):  # so that an image's gradient does not depend on its neighbours
+        total = torch.zeros_like(flat_parameters(model))
+        with torch.no_grad():
+            classes = model(x[:1], task).shape[1]
+        for part in x.split(max(1, GRADIENTS // classes) if at_once else 1):
+            with torch.no_grad():
+                probs = model(part, task).softmax(1)
+            grads = jacobians(model, part, task) if at_once else jacobian(model, part, task, classes)
+            total += torch.cat([torch.einsum("bc,bcp->p", probs, grad.flatten(2).square()) for grad in grads])
+    return total / len(x)
+
+
+def jacobians(model: Classifier, x: Float[Tensor, "b c h w"], task: int) -> list[Tensor]:
+    """∂ log p(c|x)/∂θ for every image and class, (b, classes, ...) for each parameter."""
     parameters = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
 
     def log_probs(parameters: dict[str, Tensor], image: Tensor) -> Tensor:
         return functional_call(model, parameters, (image[None], task))[0].log_softmax(0)
 
-    with in_mode(model, "eval"):  # so that an image's gradient does not depend on its neighbours
-        total = torch.zeros_like(flat_parameters(model))
-        with torch.no_grad():
-            classes = model(x[:1], task).shape[1]
-        for part in x.split(max(1, GRADIENTS // classes)):
-            with torch.no_grad():
-                probs = model(part, task).softmax(1)
-            grads = vmap(jacrev(log_probs), (None, 0))(parameters, part)
-            total += torch.cat([torch.einsum("bc,bcp->p", probs, g.flatten(2).square()) for g in grads.values()])
-    return total / len(x)
+    return list(vmap(jacrev(log_probs), (None, 0))(parameters, x).values())
+
+
+def jacobian(model: Classifier, x: Float[Tensor, "1 c h w"], task: int, classes: int) -> list[Tensor]:
+    """The same of one image, by as many passes back as there are classes."""
+    with torch.enable_grad():
+        log_probs = model(x, task)[0].log_softmax(0)
+        rows = [
+            torch.autograd.grad(log_probs[c], trainable(model), retain_graph=True, materialize_grads=True)
+            for c in range(classes)
+        ]
+    return [torch.stack(column)[None] for column in zip(*rows, strict=True)]
 
 
 class EWC(NetworkLearner):
@@ -60,7 +81,7 @@ class EWC(NetworkLearner):
         self.kept: dict[int, tuple[Tensor, Tensor]] = {}
         self.add_up()
 
-    def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
+    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         batch = self.as_batch(x, y, task)
         with self.clock("current gradient"):
             g, loss = self.engine.gradient([batch])
@@ -83,7 +104,8 @@ class EWC(NetworkLearner):
         super().end_task(task)
         with self.clock("Fisher information"):
             rows = torch.randperm(len(task.x), generator=self.random)[: self.settings.fisher_images]
-            importance = fisher(self.model, self.as_images(task.x[rows]), task.id)
+            x, at_once = self.as_images(task.x[rows]), self.engine.program is not None
+            importance = fisher(self.model, x, task.id, at_once=at_once)
             self.kept[task.id] = (importance, flat_parameters(self.model))
             self.add_up()
 

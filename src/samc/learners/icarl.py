@@ -8,7 +8,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from samc.learners.base import EVALUATION_BATCH, StepStats
+from samc.learners.base import EVALUATION_BATCH, Images, Labels, StepStats, TaskId
 from samc.learners.distillation import DistillingLearner, DistillingSettings
 from samc.learners.rehearsal import MemorySettings, RehearsalLearner
 from samc.learners.rules import sample
@@ -51,7 +51,7 @@ class ICaRL(DistillingLearner, RehearsalLearner):
 
     Settings = ICaRLSettings
 
-    def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
+    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         batch = self.as_batch(x, y, task)
         exemplars = sample(self.past, len(y), self.random)
         with self.clock("current gradient"):

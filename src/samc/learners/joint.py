@@ -7,7 +7,7 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from samc.engine import Batch
-from samc.learners.base import NetworkLearner, StepStats
+from samc.learners.base import Images, Labels, NetworkLearner, StepStats, TaskId
 from samc.memory.codec import label_type
 
 
@@ -19,7 +19,7 @@ class Joint(NetworkLearner):
         self.images: dict[int, list[UInt8[Tensor, "c h w"]]] = {}
         self.labels: dict[int, list[int]] = {}
 
-    def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
+    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         batch = self.as_batch(x, y, task)
         with self.clock("current gradient"):
             past = [self.draw(other, len(y)) for other in self.images if other != batch.task]

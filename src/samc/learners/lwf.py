@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from samc.config import setting
-from samc.learners.base import StepStats
+from samc.learners.base import Images, Labels, StepStats, TaskId
 from samc.learners.distillation import DistillingLearner, DistillingSettings
 
 
@@ -23,7 +21,7 @@ class LwF(DistillingLearner):
 
     Settings = LwFSettings
 
-    def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
+    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         batch, settings = self.as_batch(x, y, task), self.settings
         with self.clock("current gradient"):
             g, loss = self.teacher.gradient(self.engine, batch, [], settings.regularization, settings.temperature)

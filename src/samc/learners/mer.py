@@ -7,7 +7,7 @@ from torch import Tensor
 
 from samc.config import setting
 from samc.engine import Batch, flat_parameters
-from samc.learners.base import StepStats
+from samc.learners.base import Images, Labels, StepStats, TaskId
 from samc.learners.er import ReservoirSettings
 from samc.learners.rehearsal import RehearsalLearner
 from samc.learners.rules import pick, sample
@@ -34,7 +34,7 @@ class MER(RehearsalLearner):
 
     Settings = MERSettings
 
-    def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
+    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         batch = self.as_batch(x, y, task)
         losses = []
         with self.clock("current gradient"):

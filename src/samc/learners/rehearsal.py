@@ -10,7 +10,7 @@ from torch import Tensor
 
 from samc.config import Terms, setting
 from samc.engine import Batch
-from samc.learners.base import NetworkLearner, NetworkSettings, StepStats
+from samc.learners.base import Images, Labels, NetworkLearner, NetworkSettings, StepStats, TaskId
 from samc.learners.rules import Rule
 from samc.memory import EpisodicMemory, budget_of, full_selection, parse_codec
 from samc.streams.base import Task
@@ -120,14 +120,14 @@ class RehearsalLearner(ReplayLearner):
         """Remembered images in [0, 1]; of methods that keep them whole, as they are."""
         return torch.from_numpy(images).to(self.device, memory_format=torch.channels_last).float() / 255
 
-    def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
+    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         batch = self.as_batch(x, y, task)
         g, loss = self.rule(self.engine, batch, self.past, self.random)
         self.engine.step(g, self.settings.lr)
         self.remember(x, y, batch.task)
         return StepStats(loss)
 
-    def remember(self, x: Tensor, y: Tensor, task: int) -> None:
+    def remember(self, x: Images, y: Labels, task: int) -> None:
         """Offer a batch to the memory of its task, all of its pixels."""
         with self.clock.on_host("encoding"):
             self.memory.add(task, self.as_bytes(x), full_selection(len(y), *self.image_shape[1:]), as_labels(y))
@@ -153,5 +153,5 @@ class RehearsalLearner(ReplayLearner):
         super().load_state_dict(state)
 
 
-def as_labels(y: Any) -> Int64[np.ndarray, "b"]:
+def as_labels(y: Labels) -> Int64[np.ndarray, "b"]:
     return torch.as_tensor(y).cpu().numpy().astype(np.int64)

@@ -13,7 +13,7 @@ from torch import Tensor
 from samc.completion import Completion, parse_completion, unchanged
 from samc.config import setting, with_default
 from samc.engine import Batch
-from samc.learners.base import StepStats
+from samc.learners.base import Images, Labels, StepStats, TaskId
 from samc.learners.gem import ConeSettings
 from samc.learners.rehearsal import MemorySettings, RehearsalLearner, as_labels
 from samc.learners.rules import RULES, choose_rule
@@ -86,7 +86,7 @@ class SAMC(RehearsalLearner):
         with self.clock("completion"):
             return self.completion(images, masks).contiguous(memory_format=torch.channels_last)
 
-    def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
+    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         batch = self.as_batch(x, y, task)
         g, loss = self.rule(self.engine, batch, self.past, self.random)  # line 8: θ ← OPT_θ(θ, B_t, M̃_{k<t}, α)
         self.engine.step(g, self.settings.lr)

@@ -110,7 +110,7 @@ def described(features: Any, image_shape: tuple[int, int, int], prefix: int | No
 
 
 def token_grid(tokens: int, height: int, width: int, prefix: int | None) -> tuple[int, tuple[int, int] | None]:
-    """How many tokens come before those of the grid, and the grid, with the image's proportions; None if there is none."""
+    """How many tokens come before those of the grid, and the grid: of the image's proportions, or none."""
     for count in (0, 1, 2, 4, 5) if prefix is None else (prefix,):
         for rows in range(1, tokens - count + 1):
             columns, rest = divmod(tokens - count, rows)

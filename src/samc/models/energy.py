@@ -20,9 +20,10 @@ class EnergyHeads(Heads):
     """
 
     def build(self, count: int) -> None:
-        self.hidden = nn.Linear(self.width, HIDDEN)
-        self.embedding = nn.Embedding(count, HIDDEN)
-        self.linear = nn.Linear(HIDDEN, 1)
+        with seeded(self.seed):  # whatever the network before them has drawn
+            self.hidden = nn.Linear(self.width, HIDDEN)
+            self.embedding = nn.Embedding(count, HIDDEN)
+            self.linear = nn.Linear(HIDDEN, 1)
 
     @property
     def num_classes(self) -> int:

@@ -1,8 +1,7 @@
-"""The reduced ResNet-18 of GEM and SAMC as a backbone: a third of the usual widths, a 3x3 stem, no pooling at its end."""
+"""The reduced ResNet-18 of GEM and SAMC as a backbone: a third of the usual widths, a 3x3 stem, no pooling."""
 
 from typing import Any, Protocol, runtime_checkable
 
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -77,7 +76,8 @@ class ReducedResNet18(nn.Module):
         self.stem = nn.Sequential(nn.Conv2d(channels, WIDTHS[0], 3, padding=1, bias=False), BatchNorm(WIDTHS[0]))
         self.blocks = nn.Sequential(*blocks)
 
-    def forward(self, x: Float[Tensor, "b c h w"], layers: Layers = PLAIN) -> Float[Tensor, "b d i j"]:
+    def forward(self, x: Any, layers: Layers = PLAIN) -> Any:
+        """Images (b, c, h, w) to a map (b, d, i, j), or whatever stands for them among other layers."""
         conv, norm = self.stem
         x = layers.norm(norm, layers.conv(conv, x))
         for block in self.blocks:

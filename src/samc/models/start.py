@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import torch
 
-DRAWING = threading.Lock()
+DRAWING = threading.RLock()
 # torch draws them from a random state that all threads share
 
 

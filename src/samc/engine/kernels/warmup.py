@@ -87,9 +87,7 @@ def gradient_jobs(folding: "Folding", kinds: Survey, dtype: torch.dtype) -> list
     return jobs
 
 
-def conv_jobs(
-    folding: "Folding", layer: nn.Conv2d, x: Tensor, weights: Any, starts: Tensor
-) -> list[Callable[[], Any]]:
+def conv_jobs(folding: "Folding", layer: nn.Conv2d, x: Tensor, weights: Any, starts: Tensor) -> list[Callable[[], Any]]:
     convolution, how = folding.convolution, (layer.stride[0], layer.padding[0])
     y = torch.zeros_like(F.conv2d(x, layer.weight.to(x.dtype), stride=layer.stride, padding=layer.padding))
     grads = torch.empty(1, layer.weight.numel(), device=x.device)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from samc.config import Terms, setting
 from samc.engine import Batch
 from samc.errors import ConfigError
-from samc.learners.base import EVALUATION_BATCH, NetworkSettings, StepStats
+from samc.learners.base import EVALUATION_BATCH, Images, Labels, NetworkSettings, StepStats, TaskId
 from samc.learners.eec.encoder import Adam, learn_to_encode
 from samc.learners.eec.episodes import Episodes, check_room, keep
 from samc.learners.rehearsal import ReplayLearner
@@ -49,9 +49,7 @@ class EEC(ReplayLearner):
     def setup(self) -> None:
         super().setup()
         terms = self.settings
-        budget = budget_of(
-            self.image_shape, self.num_classes, terms.buffer_size, terms.accounting, terms.memory_bytes
-        )
+        budget = budget_of(self.image_shape, self.num_classes, terms.buffer_size, terms.accounting, terms.memory_bytes)
         if not budget.per_task:
             raise ConfigError(f"eec cannot shrink what it has encoded; say memory-bytes as {terms.memory_bytes}/task")
         self.budget_bytes = budget.total
@@ -67,7 +65,7 @@ class EEC(ReplayLearner):
         check_room(len(classes), self.code_width, self.num_classes, self.budget_bytes)
         super().declare(task, classes)
 
-    def observe(self, x: Tensor, y: Tensor, task: int) -> StepStats:
+    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         batch = self.as_batch(x, y, task)
         g, loss = self.weighted_gradient(batch)
         self.engine.step(g, self.settings.lr)
