@@ -12,11 +12,12 @@ from torch import nn
 import samc
 from samc.errors import ConfigError
 from samc.experiments.claims import examine_memory, examine_step, output_bounds
-from samc.experiments.diagnosis import Diagnosis, spread
+from samc.experiments.diagnosis import Diagnosis, evenly_spread
 from samc.gradients import Batch, descend, gradient
 from samc.protocol import Watcher, run
 from samc.record import RunRecord
-from samc.report.diagnosis import decibels, shown
+from samc.report.claims_table import diagnosis_table
+from samc.report.numbers import format_psnr
 from toys import coloured_squares
 
 RESULTS = Path(samc.__file__).parents[2] / "results"
@@ -106,9 +107,9 @@ def test_the_bound_of_lemma_2():
 
 
 def test_steps_are_evenly_spread():
-    assert spread(9, 5) == {0, 2, 4, 6, 8}
-    assert spread(3, 5) == {0, 1, 2}
-    assert spread(1, 5) == {0}
+    assert evenly_spread(9, 5) == {0, 2, 4, 6, 8}
+    assert evenly_spread(3, 5) == {0, 1, 2}
+    assert evenly_spread(1, 5) == {0}
 
 
 class End(Watcher):
@@ -159,7 +160,7 @@ def test_a_run_does_not_notice_that_it_is_diagnosed(settings):
     assert {**vars(plain), "seconds": None} == {**vars(watched), "seconds": None}
     assert same(states, watched_states)
     assert torch.equal(random, watched_random)
-    found = diagnosis.found()
+    found = diagnosis.report()
     json.dumps(found, allow_nan=False)
     assert [(c["task"], c["step"], c["past_task"]) for c in found["steps"]] == [
         *((1, step, 0) for step in (0, 1, 2, 4, 5)),
@@ -183,7 +184,7 @@ def test_a_run_does_not_notice_that_it_is_diagnosed(settings):
 def test_where_nothing_is_dropped_the_claims_are_exact():
     diagnosis = Diagnosis()
     small_run(diagnosis, codec="raw", completion="zero")
-    found = diagnosis.found()
+    found = diagnosis.report()
     assert all(c["product_completed"] == c["product_true"] for c in found["steps"])
     assert all(c["reference_cosine"] == pytest.approx(1) for c in found["steps"])
     for row in found["tasks"]:
@@ -205,7 +206,7 @@ def test_a_short_enough_step_obeys_lemma_1():
 def test_a_diverged_network_still_leaves_a_diagnosis():
     diagnosis = Diagnosis()
     small_run(diagnosis, lr=1e30)
-    found = diagnosis.found()
+    found = diagnosis.report()
     json.dumps(found, allow_nan=False)
     assert found["steps"][-1]["loss_after"] is None
 
@@ -259,9 +260,9 @@ def test_records_from_before_still_load():
     assert [RunRecord.load(path).diagnosis is not None for path in paths] == asked_for
 
 
-def test_figures_as_they_are_shown():
-    assert shown(None, 100, 0) == "–"
-    assert shown(0.756, 100, 0) == "76"
-    assert decibels(0.0, None) == "exact"
-    assert decibels(None, None) == "–"
-    assert decibels(0.1, 10.0) == "10.0"
+def test_a_diagnosis_as_a_table():
+    task = dict.fromkeys(("fell_when_acute", "fell_when_acute_after_short_step", "signs_agree", "bound_holds"))
+    errors = {"squared_error_inside": 0.0, "psnr_inside": None, "squared_error_outside": 0.1, "psnr_outside": 10.0}
+    table = diagnosis_table({"tasks": [{"task": 0, "acute": 0.756, **task, **errors}]})
+    assert table.cells() == [["1", "76", "–", "–", "–", "–", "exact", "10.0"]]
+    assert format_psnr(None, None) == "–"

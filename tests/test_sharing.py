@@ -1,4 +1,4 @@
-"""NVIDIA's service that lets processes share a GPU: started only where it is there and works, and ended again."""
+"""NVIDIA's service that lets processes share a GPU: started only where it is installed and works, and ended again."""
 
 import os
 import subprocess
