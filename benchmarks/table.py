@@ -1,4 +1,4 @@
-"""All claims in one Markdown table, from the results that the benchmarks have left; with --rows their tables too."""
+"""All claims in one Markdown table, made of the results that the benchmarks have left; with --rows their tables too."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ from typing import Any
 from common import RESULTS, markdown
 
 
-def where(result: dict[str, Any]) -> str:
+def machine(result: dict[str, Any]) -> str:
     """The machine in a few words."""
     device = result["device"]
     threads = f", {result['threads']} threads" if device["type"] == "cpu" else ""
@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> None:
                 {
                     "claim": result["claim"],
                     "found": result["found"] + (" (a quick try)" if result["quick"] else ""),
-                    "on": where(result),
+                    "on": machine(result),
                     "record": f"{name}.json",
                 }
                 for name, result in results.items()
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     if given.rows:
         for name, result in results.items():
-            print(f"\n**{name}** ({where(result)})\n\n{markdown(result['rows'])}")
+            print(f"\n**{name}** ({machine(result)})\n\n{markdown(result['rows'])}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Live bars, one a run."""
+"""Live bars, one per run."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,24 +6,24 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from samc.experiments.watching import Narrator
+from samc.experiments.progress import ProgressNarrator
 from samc.protocol import Watcher
 
 
-def live(console: Console) -> Progress:
-    """The place for all bars, since a console has but one; they are shown within its `with` block."""
+def live_progress(console: Console) -> Progress:
+    """The place for all bars, since a console has only one; they are shown within its `with` block."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         TextColumn("{task.percentage:>3.0f} %"),
-        TextColumn("{task.fields[shown]}", markup=False),
+        TextColumn("{task.fields[status]}", markup=False),
     )
     return Progress(*columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
 
 
-def row(progress: Progress, name: str) -> Callable[..., None]:
-    """A bar of its own, and the function that moves it by what a narrator tells."""
-    bar = progress.add_task(name, shown="", total=1)
+def add_bar(progress: Progress, name: str) -> Callable[..., None]:
+    """A new bar; returns the function that moves it by what a narrator tells."""
+    bar = progress.add_task(name, status="", total=1)
 
     def tell(acc: float | None = None, **fields: Any) -> None:
         if acc is not None:
@@ -33,7 +33,7 @@ def row(progress: Progress, name: str) -> Callable[..., None]:
     return tell
 
 
-def bar(progress: Progress, name: str) -> Watcher:
-    """Somebody who moves a bar as a run goes on; nobody, where nobody would see it."""
-    tell = row(progress, name)
-    return Watcher() if progress.disable else Narrator(tell)
+def bar_watcher(progress: Progress, name: str) -> Watcher:
+    """A watcher that moves a new bar as a run goes on, or does nothing where nobody would see the bar."""
+    tell = add_bar(progress, name)
+    return Watcher() if progress.disable else ProgressNarrator(tell)
