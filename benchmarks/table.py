@@ -19,10 +19,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--rows", action="store_true", help="each benchmark's own table below")
-    given = parser.parse_args(arguments)
-    results = {path.stem: json.loads(path.read_text()) for path in sorted(given.results.glob("*.json"))}
+    options = parser.parse_args(arguments)
+    results = {path.stem: json.loads(path.read_text()) for path in sorted(options.results.glob("*.json"))}
     if not results:
-        raise SystemExit(f"{given.results} holds no results yet: run a benchmark first")
+        raise SystemExit(f"{options.results} holds no results yet: run a benchmark first")
     print(
         markdown(
             [
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
             ]
         )
     )
-    if given.rows:
+    if options.rows:
         for name, result in results.items():
             print(f"\n**{name}** ({machine(result)})\n\n{markdown(result['rows'])}")
 

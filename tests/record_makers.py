@@ -49,8 +49,8 @@ def record(acc=0.5, bwt=-0.1, *, stream="split-synthetic", accounting="bytes", i
     )
 
 
-def of_job(job: Job, acc=0.5, bwt=-0.1, **given) -> RunRecord:
+def of_job(job: Job, acc=0.5, bwt=-0.1, **changes) -> RunRecord:
     """The record of a job, on its own terms."""
     config = {name: value for name, value in job.config.as_dict().items() if name not in ("dataset", "accounting")}
     terms = {"stream": job.config.dataset, "accounting": job.config.accounting}
-    return record(acc, bwt, **{**terms, **config, **given})
+    return record(acc, bwt, **{**terms, **config, **changes})

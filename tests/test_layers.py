@@ -1,4 +1,4 @@
-"""The package stays as it was drawn: a room imports only from floors below, and neighbours do not know each other."""
+"""The layers of the package: a room imports only from floors below its own, and neighbours do not know each other."""
 
 import ast
 import textwrap

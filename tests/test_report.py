@@ -1,10 +1,12 @@
 """Comparisons: the right mean over the right runs, and nothing on different terms in one table."""
 
+import io
 import statistics
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import samc
 from samc.errors import DataError
@@ -13,7 +15,7 @@ from samc.protocol import run
 from samc.report.comparison import MethodRow, comparison_tables, load_records, method_rows
 from samc.report.measures import just_learnt_percent, percent
 from samc.report.numbers import format_mean
-from samc.report.tables import markdown_grid
+from samc.report.tables import markdown_grid, to_rich
 from toys import coloured_squares
 
 ROOT = Path(samc.__file__).parents[2]
@@ -67,8 +69,13 @@ def test_of_two_equal_runs_the_later_counts_and_another_machine_is_another_row(r
 
 @pytest.mark.parametrize("folder", [folder.name for folder in (ROOT / "results").iterdir()])
 def test_every_record_of_the_repository_can_be_reported(folder):
+    console = Console(width=80, file=io.StringIO(), markup=False)
     for table in comparison_tables(load_records(ROOT / "results" / folder)):
         assert markdown_grid(table).count("\n") == len(table.rows) + 1
+        console.print(to_rich(table))
+        words = console.file.getvalue().split()
+        assert all(word in words for cells in table.cells() for cell in cells[1:] for word in cell.split()), table.title
+    assert max(map(len, console.file.getvalue().splitlines())) <= 80
 
 
 def test_a_run_from_python_can_be_reported(tmp_path):

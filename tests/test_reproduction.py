@@ -27,7 +27,18 @@ from samc.report.reproduction import TABLES, choose_tasks, publish
 from samc.report.results_page import results_page
 from samc.report.runs import by_stream
 from samc.report.spread import Spread, spread, student_probability, student_quantile
-from samc.report.tables import LATEX, Column, Table, TableRow, escape_latex, to_csv, to_latex, to_markdown, to_rich
+from samc.report.tables import (
+    LATEX,
+    Column,
+    Table,
+    TableRow,
+    column_widths,
+    escape_latex,
+    to_csv,
+    to_latex,
+    to_markdown,
+    to_rich,
+)
 
 PAPER_ITEMS = [name for name in ITEMS if name != "gallery"]
 
@@ -157,8 +168,19 @@ def test_the_same_table_in_four_formats():
     console = Console(width=80, file=io.StringIO(), markup=False)
     console.print(to_rich(tables[0]))
     assert [line.split() for line in console.file.getvalue().splitlines() if "─" not in line] == [
-        ["one"], ["z:"], ["x", "y"], ["a", "|", "b", "0.3"], ["c", "–"], ["of", "both."], ["of", "one."]
+        ["one"], ["x", "z:", "y"], ["a", "|", "b", "0.3"], ["c", "–"], ["of", "both."], ["of", "one."]
     ]  # fmt: skip
+
+
+def test_a_drawn_table_narrows_headings_before_cells_and_cuts_no_number():
+    columns = [Column("name", align="left", wraps=True), Column("a long heading", "n"), Column("both", wraps=True)]
+    table = Table("", columns, [TableRow({"name": "gem with-settings", "n": 1234567, "both": "12.5 ± 0.25"})])
+    # whole: names 17, the heading 14, "12.5 ± 0.25" 11, and two characters between columns
+    assert column_widths(table, table.cells(), 47) == [17, 14, 11]
+    assert column_widths(table, table.cells(), 41) == [17, 8, 11]
+    assert column_widths(table, table.cells(), 40) == [17, 7, 11]
+    assert column_widths(table, table.cells(), 36) == [13, 7, 11]
+    assert column_widths(table, table.cells(), 10) == [4, 7, 4]  # "name", the number, "12.5"
 
 
 def test_what_a_column_makes_of_a_value():

@@ -20,7 +20,7 @@ def draw(*tables: Table | RichTable) -> None:
     for number, table in enumerate(tables):
         if number and isinstance(table, Table):
             console.print()
-        console.print(to_rich(table) if isinstance(table, Table) else table)
+        console.print(to_rich(table, console.width) if isinstance(table, Table) else table)
 
 
 def plain_where_needed() -> None:

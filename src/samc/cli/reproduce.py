@@ -1,27 +1,24 @@
 """`samc reproduce`: one command for every table and figure of the paper."""
 
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from samc.cli.progress import live_progress
+from samc.cli.progress import ProgressBoard, describe, live_progress
 from samc.cli.seeds import parse_seeds
 from samc.device import choose
 from samc.errors import ConfigError, UserError, unknown
 from samc.experiments.items import ITEMS, check_streams, select_items
 from samc.experiments.jobs import Executor, Job
 from samc.experiments.local import ON_A_GPU, LocalProcesses, threads_each
-from samc.experiments.perform import Listener, perform
-from samc.experiments.progress import format_duration
+from samc.experiments.perform import perform
 from samc.experiments.record_store import RecordStore
 from samc.experiments.specification import EMBEDDED, Item, Key
 from samc.learners import LEARNERS
-from samc.record import RunRecord
 from samc.report.reproduction import load_pictures, publish
 from samc.streams import open_stream
 
@@ -34,13 +31,13 @@ folder. What has not been run yet is shown as not run.
 
 {WHAT}
 
-  all            all that the paper has; ask for variants and for the grid, which is hundreds of runs, by name
+  all            all but variants and grid, which is hundreds of runs
 
 Examples:
 
-  samc reproduce all --quick                              everything on the embedded stream, in minutes
+  samc reproduce all --quick            on the embedded stream, in minutes
 
-  samc reproduce table1 --datasets split-cifar100 --models samc,gem,er --out results/paper
+  samc reproduce table1 --datasets split-cifar100 --models samc,gem,er
 
   samc reproduce table1 table2 --engine ray --address auto --gpus 0.2
 """
@@ -137,75 +134,6 @@ def check_data(jobs: Sequence[Job], data_dir: Path | None) -> None:
     for stream in dict.fromkeys(job.config.dataset for job in jobs):
         if stream != EMBEDDED:
             open_stream(stream, data_dir=data_dir, n_tasks=1, samples_per_task=1)
-
-
-def describe(job: Job) -> str:
-    return f"{job.config.model} on {job.config.dataset}, seed {job.config.seed},"
-
-
-class ProgressBoard(Listener):
-    """What runs, what is done, and when it will end; without a terminal a line for each run that has ended."""
-
-    def __init__(self, console: Console, progress: Any, jobs: Sequence[Job], at_once: int):
-        self.console, self.progress, self.at_once = console, progress, at_once
-        self.left = dict.fromkeys(jobs)
-        self.bars: dict[Job, Any] = {}
-        self.printed = ""
-        self.seconds: dict[tuple[str, str], list[float]] = {}
-        self.all, self.began_at = progress.add_task("all runs", status="", total=len(jobs)), dict[Job, float]()
-
-    def began(self, job: Job) -> None:
-        self.began_at[job] = time.monotonic()
-        name = f"{job.config.model}, {job.config.dataset}, seed {job.config.seed}"
-        self.bars[job] = self.progress.add_task(name, status="starting", total=1)
-        self.refresh()
-
-    def progressed(self, job: Job, fields: dict[str, Any]) -> None:
-        acc = fields.pop("acc", None)
-        if acc is not None:
-            fields["status"] = f"ACC so far {100 * acc:.1f}"
-        if job in self.bars:
-            self.progress.update(self.bars[job], refresh=True, **fields)
-
-    def ended(self, job: Job, record: RunRecord) -> None:
-        took = time.monotonic() - self.began_at[job]
-        self.seconds.setdefault((job.config.model, job.config.dataset), []).append(took)
-        self.close(job, f"ACC {100 * record.acc:.1f} %, {took:.0f} s")
-
-    def failed(self, job: Job, error: Exception) -> None:
-        self.close(job, f"failed: {' '.join(str(error).split())}")
-
-    def elsewhere(self, jobs: list[Job]) -> None:
-        self.left = dict.fromkeys(jobs)  # what else was left, the other command has ended meanwhile
-        status = f"another command is at {len(jobs)} runs; waiting for it"
-        self.refresh(status)
-        if status != self.printed and not self.console.is_terminal:
-            self.console.print(status)
-        self.printed = status
-
-    def close(self, job: Job, result: str) -> None:
-        self.left.pop(job, None)
-        self.progress.remove_task(self.bars.pop(job))
-        self.refresh()
-        done = int(self.progress.tasks[0].total or 0) - len(self.left)
-        self.console.print(f"{done}/{done + len(self.left)}  {describe(job)} {result}", soft_wrap=True)
-
-    def refresh(self, status: str = "") -> None:
-        total = int(self.progress.tasks[0].total or 0)
-        status = status or f"{total - len(self.left)} of {total} done{self.time_left()}"
-        self.progress.update(self.all, completed=total - len(self.left), refresh=True, status=status)
-
-    def time_left(self) -> str:
-        """Estimated by what runs of the same method and stream took; where there are none yet, by what all took."""
-        known = [duration for durations in self.seconds.values() for duration in durations]
-        if not known:
-            return ""
-        mean, now, ahead = sum(known) / len(known), time.monotonic(), 0.0
-        for job in self.left:
-            alike = self.seconds.get((job.config.model, job.config.dataset))
-            expected = sum(alike) / len(alike) if alike else mean
-            ahead += max(0.0, expected - (now - self.began_at.get(job, now)))
-        return f", about {format_duration(ahead / self.at_once)} left"
 
 
 def show(console: Console, item: Item, jobs: dict[Key, Job], store: RecordStore) -> None:

@@ -51,7 +51,7 @@ class Diagnosis(Watcher):
         if not isinstance(learner, SAMC):
             name = type(learner).__name__.lower()
             raise ConfigError(
-                f"--diagnose looks at completed memories, {name} has none; use --model samc or leave it out"
+                f"--diagnose measures completed memories, {name} has none; use --model samc or leave it out"
             )
         if learner.memory.tasks:
             raise ConfigError("--diagnose needs to see every image that is remembered; begin with an empty memory")

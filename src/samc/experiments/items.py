@@ -1,4 +1,4 @@
-"""The tables and figures of the paper, and ours beside them: which runs each needs."""
+"""The tables and figures of the paper, and a few of our own: which runs each of them needs."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -40,7 +40,7 @@ class InProcess:
 
     def run(self, jobs: Iterable[Job], on_progress: OnProgress | None) -> Iterator[tuple[Job, Outcome | Exception]]:
         for job in jobs:
-            watchers = [ProgressNarrator(partial(call, on_progress, job))] if on_progress else []
+            watchers = [ProgressNarrator(partial(report_progress, on_progress, job))] if on_progress else []
             try:
                 end: Outcome | Exception = learn(job, self.data_dir, self.device, watchers)
             except Exception as error:  # raised here, it would take the other jobs with it
@@ -48,7 +48,7 @@ class InProcess:
             yield job, end
 
 
-def call(on_progress: OnProgress, job: Job, **fields: Any) -> None:
+def report_progress(on_progress: OnProgress, job: Job, **fields: Any) -> None:
     on_progress(job, fields)
 
 

@@ -95,21 +95,21 @@ def missing_lines(results: Results) -> list[str]:
     """One line per stream with runs still missing, by variant; seeds only where some are there."""
     lines = []
     for stream in streams_of(results):
-        asked: dict[Variant, list[int]] = {}
+        wanted: dict[Variant, list[int]] = {}
         missing: dict[Variant, list[int]] = {}
         for (other, variant, seed), record in results.items():
             if other == stream:
-                asked.setdefault(variant, []).append(seed)
+                wanted.setdefault(variant, []).append(seed)
                 if record is None:
                     missing.setdefault(variant, []).append(seed)
         count = sum(map(len, missing.values()))
-        if missing == asked:
+        if missing == wanted:
             lines.append(f"not run yet: {stream}: " + (f"all {count:,} runs" if count > 1 else "its only run"))
         elif len(missing) > MOST_NAMED:
             lines.append(f"not run yet: {stream}: {count:,} runs of {len(missing):,} variants")
         elif missing:
             names = [
-                variant.label + ("" if seeds == asked[variant] else seeds_text(seeds))
+                variant.label + ("" if seeds == wanted[variant] else seeds_text(seeds))
                 for variant, seeds in missing.items()
             ]
             lines.append(f"not run yet: {stream}: {'; '.join(names)}")

@@ -41,6 +41,8 @@ LATEX = {
     "×": r"$\times$",
     "’": "'",
 }
+GAP = 1
+# empty characters after a column in the terminal, besides the one between columns
 PREAMBLE = "% needs \\usepackage{booktabs} and \\usepackage{graphicx}\n"
 
 
@@ -49,7 +51,7 @@ class Column:
     """A heading, and how a row's value is written below it; neighbours may share a group's heading.
 
     `value` names one of the row's values, or makes a text of them; where it is left out it is the heading. `sd` names
-    the value's standard deviation. In the terminal the cells of a column that `wraps` may take several lines.
+    the value's standard deviation. In a narrow terminal the cells of a column that `wraps` take several lines.
     """
 
     heading: str
@@ -193,8 +195,8 @@ def without_code_marks(text: str) -> str:
     return re.sub(r"`([^`]*)`", r"\1", text)
 
 
-def to_rich(table: Table) -> RichTable:
-    """For a terminal of 80 columns: a number cut short would be another number, so only columns that may wrap do."""
+def to_rich(table: Table, width: int = 80) -> RichTable:
+    """For a terminal that is so many characters wide."""
     drawn = RichTable(
         title=table.title or None,
         title_justify="left",
@@ -203,18 +205,30 @@ def to_rich(table: Table) -> RichTable:
         caption_justify="left",
         caption_style="",
         box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+        padding=(0, GAP, 0, 0),
         show_edge=False,
     )
     rows = table.cells()
-    for place, column in enumerate(table.columns):
-        drawn.add_column(
-            column.full_heading if column.wraps else column.full_heading.replace(" ", "\n"),
-            justify=column.align,
-            no_wrap=not column.wraps,
-            overflow="fold",
-            min_width=max((len(row[place].split(" ")[0]) for row in rows), default=None),
-        )
+    for column, column_width in zip(table.columns, column_widths(table, rows, width), strict=True):
+        drawn.add_column(column.full_heading, justify=column.align, width=column_width, overflow="fold")
     for cells in rows:
         drawn.add_row(*cells)
     return drawn
+
+
+def column_widths(table: Table, rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """As wide as headings and cells are, or narrowed until the table fits: headings first, then cells that wrap.
+
+    No number is cut: it would be another number. A row's name, at the left, may be cut after its first word.
+    """
+    widths, least = [], []
+    for place, column in enumerate(table.columns):
+        heading, cells = column.full_heading, [row[place] for row in rows]
+        wrapped = [cell.split() for cell in cells] if column.wraps else [[cell] for cell in cells]
+        parts = [part for words in wrapped for part in (words[:1] if column.align == "left" else words)]
+        widths.append(max(map(len, (heading, *cells))))
+        least.append(max(map(len, (*heading.split(), *parts)), default=1))
+    while sum(widths) + len(widths) * (GAP + 1) - 1 > width and widths != least:
+        slack = {place: widths[place] - least[place] for place in range(len(widths)) if widths[place] > least[place]}
+        widths[max(slack, key=lambda place: (not table.columns[place].wraps, slack[place]))] -= 1
+    return widths
