@@ -177,10 +177,9 @@ def test_a_drawn_table_narrows_headings_before_cells_and_cuts_no_number():
     table = Table("", columns, [TableRow({"name": "gem with-settings", "n": 1234567, "both": "12.5 ± 0.25"})])
     # whole: names 17, the heading 14, "12.5 ± 0.25" 11, and two characters between columns
     assert column_widths(table, table.cells(), 47) == [17, 14, 11]
-    assert column_widths(table, table.cells(), 41) == [17, 8, 11]
-    assert column_widths(table, table.cells(), 40) == [17, 7, 11]
-    assert column_widths(table, table.cells(), 36) == [13, 7, 11]
-    assert column_widths(table, table.cells(), 10) == [4, 7, 4]  # "name", the number, "12.5"
+    assert column_widths(table, table.cells(), 42) == [17, 9, 11]  # the number itself takes 9
+    assert column_widths(table, table.cells(), 36) == [11, 9, 11]
+    assert column_widths(table, table.cells(), 10) == [4, 9, 4]  # "name", the number, "12.5"
 
 
 def test_what_a_column_makes_of_a_value():
