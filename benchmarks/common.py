@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from samc.learners.samc import SAMC
 from samc.memory import whole
 from samc.models import ReducedResNet18
 from samc.record import RunRecord, describe_device, versions
+from samc.report.numbers import DASH
+from samc.report.tables import Column, Table, TableRow, markdown_grid
 
 RESULTS = Path(__file__).parent / "results"
 BATCH, SIDE, CLASSES = 10, 32, 5
@@ -174,14 +177,19 @@ def report(
 
 
 def markdown(rows: list[Row]) -> str:
-    """A table whose columns are those of the first row."""
-    lines = ["| " + " | ".join(rows[0]) + " |", "|---" * len(rows[0]) + "|"]
-    return "\n".join([*lines, *("| " + " | ".join(map(cell, row.values())) + " |" for row in rows)])
+    """A table whose columns are those of the first row; texts stand at the left."""
+    columns = [
+        Column(name, partial(cell, name), align="left" if isinstance(value, str) else "right")
+        for name, value in rows[0].items()
+    ]
+    return markdown_grid(Table("", columns, [TableRow(row) for row in rows]))
 
 
-def cell(value: Any) -> str:
+def cell(name: str, row: Mapping[str, Any]) -> str:
+    """Three digits of a small number, all but the fraction of a large one."""
+    value = row[name]
     if value is None:
-        return "–"
+        return DASH
     if not isinstance(value, float):
         return str(value)
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

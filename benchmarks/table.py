@@ -1,4 +1,4 @@
-"""All claims in one Markdown table, from the results that the benchmarks have left; with --rows their tables too."""
+"""All claims in one Markdown table, made of the results that the benchmarks have left; with --rows their tables too."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ from typing import Any
 from common import RESULTS, markdown
 
 
-def where(result: dict[str, Any]) -> str:
+def machine(result: dict[str, Any]) -> str:
     """The machine in a few words."""
     device = result["device"]
     threads = f", {result['threads']} threads" if device["type"] == "cpu" else ""
@@ -19,26 +19,26 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--rows", action="store_true", help="each benchmark's own table below")
-    given = parser.parse_args(arguments)
-    results = {path.stem: json.loads(path.read_text()) for path in sorted(given.results.glob("*.json"))}
+    options = parser.parse_args(arguments)
+    results = {path.stem: json.loads(path.read_text()) for path in sorted(options.results.glob("*.json"))}
     if not results:
-        raise SystemExit(f"{given.results} holds no results yet: run a benchmark first")
+        raise SystemExit(f"{options.results} holds no results yet: run a benchmark first")
     print(
         markdown(
             [
                 {
                     "claim": result["claim"],
                     "found": result["found"] + (" (a quick try)" if result["quick"] else ""),
-                    "on": where(result),
+                    "on": machine(result),
                     "record": f"{name}.json",
                 }
                 for name, result in results.items()
             ]
         )
     )
-    if given.rows:
+    if options.rows:
         for name, result in results.items():
-            print(f"\n**{name}** ({where(result)})\n\n{markdown(result['rows'])}")
+            print(f"\n**{name}** ({machine(result)})\n\n{markdown(result['rows'])}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Records that nobody has learnt: the runs of an item, with figures as a test wants them."""
+"""Records that nobody has learnt: the runs of an item, with numbers as a test wants them."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ TASKS = {"split-cifar100": 20, "split-mini-imagenet": 20}
 
 
 def record(acc=0.5, bwt=-0.1, *, stream="split-synthetic", accounting="bytes", images=10, seconds=None, **config):
-    """A run whose tasks all had acc − bwt when just learnt and end at acc, with `images` a task in memory."""
+    """A run whose tasks all had acc − bwt when just learnt and end at acc, with `images` per task in memory."""
     tasks = config.get("n_tasks") or TASKS.get(stream, 5)
     matrix = np.full((tasks + 1, tasks), 0.25)
     for task in range(tasks):
@@ -49,8 +49,8 @@ def record(acc=0.5, bwt=-0.1, *, stream="split-synthetic", accounting="bytes", i
     )
 
 
-def of_job(job: Job, acc=0.5, bwt=-0.1, **given) -> RunRecord:
+def of_job(job: Job, acc=0.5, bwt=-0.1, **changes) -> RunRecord:
     """The record of a job, on its own terms."""
     config = {name: value for name, value in job.config.as_dict().items() if name not in ("dataset", "accounting")}
     terms = {"stream": job.config.dataset, "accounting": job.config.accounting}
-    return record(acc, bwt, **{**terms, **config, **given})
+    return record(acc, bwt, **{**terms, **config, **changes})

@@ -11,18 +11,18 @@ import tempfile
 import pytest
 
 from samc.errors import ConfigError, DataError
-from samc.experiments.cluster import Cluster, fitting
-from samc.experiments.jobs import job
-from samc.experiments.local import Local
-from samc.experiments.perform import Audience, perform
-from samc.experiments.shelf import Shelf
+from samc.experiments.cluster import RayCluster, places_on
+from samc.experiments.jobs import job as make_job
+from samc.experiments.local import LocalProcesses
+from samc.experiments.perform import Listener, perform
+from samc.experiments.record_store import RecordStore
 
 BEGINNING = "testing the untrained network"
 
 
 def tiny(model, seed, **settings):
     given = {"model": model, "seed": seed, "dataset": "split-synthetic", "n_tasks": 2, "samples_per_task": 20}
-    return job({**given, **settings})
+    return make_job({**given, **settings})
 
 
 TABLE = [tiny(model, seed) for model in ("finetune", "gem") for seed in (0, 1)]
@@ -31,9 +31,9 @@ TABLE = [tiny(model, seed) for model in ("finetune", "gem") for seed in (0, 1)]
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
     """The table as processes of this machine learn it."""
-    shelf = Shelf(tmp_path_factory.mktemp("local"))
-    assert perform(TABLE, shelf, Local(2, "cpu", threads=1), Audience()) == {}
-    return figures(shelf, TABLE)
+    store = RecordStore(tmp_path_factory.mktemp("local"))
+    assert perform(TABLE, store, LocalProcesses(2, "cpu", threads=1), Listener()) == {}
+    return written(store, TABLE)
 
 
 @pytest.fixture(scope="module")
@@ -58,26 +58,25 @@ def address(ray):
         machines.shutdown()
 
 
-def figures(shelf, jobs):
+def written(store, jobs):
     """The records as they were written, but for what no two runs share."""
-    found = {}
-    for asked in jobs:
-        record = json.loads((shelf.place(asked) / "record.json").read_text())
-        assert record.pop("seconds")["total"] > 0
-        found[asked] = record
-    return found
+    records = {}
+    for job in jobs:
+        records[job] = json.loads((store.place(job) / "record.json").read_text())
+        assert records[job].pop("seconds")["total"] > 0
+    return records
 
 
-class Heard(Audience):
-    """Counts how often each job was begun in a worker, and may do something about it."""
+class Beginnings(Listener):
+    """Notes every start of a job in a worker, and may do something about it."""
 
-    def __init__(self, then=lambda asked: None):
-        self.beginnings, self.then = [], then
+    def __init__(self, then=lambda job: None):
+        self.jobs, self.then = [], then
 
-    def news(self, asked, fields):
-        if fields.get("shown") == BEGINNING:
-            self.beginnings.append(asked)
-            self.then(asked)
+    def progressed(self, job, fields):
+        if fields.get("status") == BEGINNING:
+            self.jobs.append(job)
+            self.then(job)
 
 
 def our_workers():
@@ -97,32 +96,32 @@ def our_workers():
 def test_two_machines_write_the_table_of_processes_and_a_job_that_cannot_be_learnt_ends_alone(
     address, local, tmp_path, capfd
 ):
-    shelf, heard = Shelf(tmp_path), Heard()
+    store, beginnings = RecordStore(tmp_path), Beginnings()
     wrong = tiny("gem", 0, dataset="npz:nowhere.npz", preset="none")
-    failures = perform([wrong, *TABLE], shelf, Cluster(None, "cpu", threads=1, address=address), heard)
-    assert figures(shelf, TABLE) == local
+    failures = perform([wrong, *TABLE], store, RayCluster(None, "cpu", threads=1, address=address), beginnings)
+    assert written(store, TABLE) == local
     assert list(failures) == [wrong]
     assert type(failures[wrong]) is DataError
     assert "nowhere.npz" in str(failures[wrong])
-    assert sorted(heard.beginnings, key=TABLE.index) == TABLE  # each once
+    assert sorted(beginnings.jobs, key=TABLE.index) == TABLE  # each once
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_killed_worker_changes_no_record(ray, local, tmp_path, capfd):
     """Killed as it begins to learn, so that it is surely in the midst of it; on a Ray of our own, gone afterwards."""
-    shelf, jobs, killed, before = Shelf(tmp_path), TABLE[2:], [], signal.getsignal(signal.SIGTERM)
+    store, jobs, killed, before = RecordStore(tmp_path), TABLE[2:], [], signal.getsignal(signal.SIGTERM)
 
-    def kill(asked):
+    def kill(job):
         if not killed:
             killed.extend(our_workers())
             for pid in killed:
                 os.kill(pid, signal.SIGKILL)
 
-    heard = Heard(kill)
-    assert perform(jobs, shelf, Cluster(2, "cpu", threads=1), heard) == {}
+    beginnings = Beginnings(kill)
+    assert perform(jobs, store, RayCluster(2, "cpu", threads=1), beginnings) == {}
     assert killed
-    assert len(heard.beginnings) > len(jobs)
-    assert figures(shelf, jobs) == {asked: local[asked] for asked in jobs}
+    assert len(beginnings.jobs) > len(jobs)
+    assert written(store, jobs) == {job: local[job] for job in jobs}
     assert not ray.is_initialized()
     assert our_workers() == []
     assert signal.getsignal(signal.SIGTERM) is before
@@ -132,19 +131,19 @@ def test_a_killed_worker_changes_no_record(ray, local, tmp_path, capfd):
 def test_jobs_are_asked_for_as_there_is_room_and_an_interrupt_ends_the_connection(ray, address):
     asked_for = []
 
-    def interrupt(asked, fields):
+    def interrupt(job, fields):
         raise KeyboardInterrupt
 
-    ahead = (asked_for.append(each) or each for each in TABLE)
+    ahead = (asked_for.append(job) or job for job in TABLE)
     with pytest.raises(KeyboardInterrupt):
-        next(Cluster(1, "cpu", threads=1, address=address).run(ahead, interrupt))
+        next(RayCluster(1, "cpu", threads=1, address=address).run(ahead, interrupt))
     assert asked_for == TABLE[:1]
     assert not ray.is_initialized()
 
 
 def test_a_cluster_with_too_little_room_says_so(address):
     with pytest.raises(ConfigError, match="no machine of the cluster has 2 CPUS for a job"):
-        next(Cluster(None, "cpu", threads=2, address=address).run(TABLE, None))
+        next(RayCluster(None, "cpu", threads=2, address=address).run(TABLE, None))
 
 
 def test_an_address_where_nothing_listens(ray):
@@ -153,7 +152,7 @@ def test_an_address_where_nothing_listens(ray):
         silent = f"127.0.0.1:{reserved.getsockname()[1]}"
         for wrong in (silent, "127.0.0.1:none", "cluster"):
             with pytest.raises(ConfigError, match=f"no Ray cluster answers at {wrong} .*start one: ray start"):
-                next(Cluster(1, "cpu", address=wrong).run(TABLE, None))
+                next(RayCluster(1, "cpu", address=wrong).run(TABLE, None))
 
 
 @pytest.mark.parametrize(
@@ -169,17 +168,17 @@ def test_an_address_where_nothing_listens(ray):
     ],
 )
 def test_places_on_a_machine(node, share, places):
-    assert fitting(node, share) == places
+    assert places_on(node, share) == places
 
 
 @pytest.mark.parametrize("gpus", [0.0, -1.0, 1.5])
 def test_a_part_of_a_gpu_is_a_part_of_one(ray, gpus):
     with pytest.raises(ConfigError, match="a part of one GPU"):
-        Cluster(1, "cuda", gpus=gpus)
+        RayCluster(1, "cuda", gpus=gpus)
 
 
 def test_without_ray_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigError) as told:
-        Cluster(1, "cpu")
+        RayCluster(1, "cpu")
     assert str(told.value) == "--engine ray needs Ray: pip install 'samc[ray]'"

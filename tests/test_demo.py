@@ -46,15 +46,15 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path, monkeypatch, capsys)
     with pytest.raises(SystemExit) as exit_:
         main(["demo", "--out", "mine"])
     assert exit_.value.code == 2
-    assert "mine holds something else than a demo; choose another --out" in capsys.readouterr().err
+    assert "mine holds something other than a demo; choose another --out" in capsys.readouterr().err
     assert (tmp_path / "mine" / "gem" / "record.json").read_text() == "precious"
 
 
 def test_what_the_picture_shows_is_what_memory_holds(small):
     records, remembered = demo.demo(0, torch.device("cpu"), lambda name: Watcher())
-    assert {item.task for item in remembered} == set(range(5))
-    for item in remembered:
-        kept = np.broadcast_to(item.mask[..., None], item.truth.shape)
-        np.testing.assert_allclose(item.completed[kept], item.truth[kept], atol=1e-6)
-        assert item.nbytes == 2 + 5 * item.mask.sum() + 1
+    assert {image.task for image in remembered} == set(range(5))
+    for image in remembered:
+        kept = np.broadcast_to(image.mask[..., None], image.truth.shape)
+        np.testing.assert_allclose(image.completed[kept], image.truth[kept], atol=1e-6)
+        assert image.nbytes == 2 + 5 * image.mask.sum() + 1
     assert set(records) == set(demo.MODELS)

@@ -12,11 +12,12 @@ from torch import nn
 import samc
 from samc.errors import ConfigError
 from samc.experiments.claims import examine_memory, examine_step, output_bounds
-from samc.experiments.diagnosis import Diagnosis, spread
+from samc.experiments.diagnosis import Diagnosis, evenly_spread
 from samc.gradients import Batch, descend, gradient
 from samc.protocol import Watcher, run
 from samc.record import RunRecord
-from samc.report.diagnosis import decibels, shown
+from samc.report.claims_table import diagnosis_table
+from samc.report.numbers import format_psnr
 from toys import coloured_squares
 
 RESULTS = Path(samc.__file__).parents[2] / "results"
@@ -50,39 +51,39 @@ def one_step(past, truth, lr=0.5):
     before, now = Linear(), batch([1.0, 0.0, 0.0, 0.0], 0, 1)
     after = Linear()
     descend(after, gradient(before, [now])[0], lr)
-    (found,) = examine_step(before, after, lr=lr, number=3, batch=now, completed=[past], truths={0: truth})
-    return found
+    (claims,) = examine_step(before, after, lr=lr, number=3, batch=now, completed=[past], truths={0: truth})
+    return claims
 
 
 def test_a_memory_that_agrees_with_the_step():
     # (p - e_y) x' = ±(1/2, -1/2) x': the product with the batch's own gradient is x·x_k / 2 for equal labels
     past = batch([0.6, 0.8, 0.0, 0.0], 0, 0)
-    found = one_step(past, past)
-    assert (found.task, found.step, found.past_task) == (1, 3, 0)
-    assert found.product_applied == pytest.approx(0.3)
-    assert found.product_completed == pytest.approx(0.3)
-    assert found.product_true == pytest.approx(0.3)
-    assert found.reference_cosine == pytest.approx(1)
+    claims = one_step(past, past)
+    assert (claims.task, claims.step, claims.past_task) == (1, 3, 0)
+    assert claims.product_applied == pytest.approx(0.3)
+    assert claims.product_completed == pytest.approx(0.3)
+    assert claims.product_true == pytest.approx(0.3)
+    assert claims.reference_cosine == pytest.approx(1)
     # W moves by 0.5 · 1/2 on the first value: the logits of the memory's image become ±0.25 · 0.6
-    assert found.loss_before == pytest.approx(math.log(2))
-    assert found.loss_after == pytest.approx(math.log(1 + math.exp(-0.3)))
-    assert found.loss_after_short_step == pytest.approx(math.log(1 + math.exp(-0.003)))
-    assert found.acute
-    assert found.fell
-    assert found.fell_after_short_step
-    assert found.signs_agree
+    assert claims.loss_before == pytest.approx(math.log(2))
+    assert claims.loss_after == pytest.approx(math.log(1 + math.exp(-0.3)))
+    assert claims.loss_after_short_step == pytest.approx(math.log(1 + math.exp(-0.003)))
+    assert claims.acute
+    assert claims.fell
+    assert claims.fell_after_short_step
+    assert claims.signs_agree
 
 
 def test_a_memory_that_objects_and_a_completion_that_misleads():
-    found = one_step(batch([0.6, 0.8, 0.0, 0.0], 1, 0), batch([-0.6, 0.8, 0.0, 0.0], 1, 0))
-    assert found.product_applied == pytest.approx(-0.3)
-    assert found.product_true == pytest.approx(0.3)
-    assert found.reference_cosine == pytest.approx(0.28)
-    assert found.loss_after == pytest.approx(math.log(1 + math.exp(0.3)))
-    assert not found.acute
-    assert not found.fell
-    assert not found.fell_after_short_step
-    assert not found.signs_agree
+    claims = one_step(batch([0.6, 0.8, 0.0, 0.0], 1, 0), batch([-0.6, 0.8, 0.0, 0.0], 1, 0))
+    assert claims.product_applied == pytest.approx(-0.3)
+    assert claims.product_true == pytest.approx(0.3)
+    assert claims.reference_cosine == pytest.approx(0.28)
+    assert claims.loss_after == pytest.approx(math.log(1 + math.exp(0.3)))
+    assert not claims.acute
+    assert not claims.fell
+    assert not claims.fell_after_short_step
+    assert not claims.signs_agree
 
 
 def test_the_bound_of_lemma_2():
@@ -94,21 +95,21 @@ def test_the_bound_of_lemma_2():
     completed[:, 0, 1] = torch.tensor([0.7, 0.1])
     np.testing.assert_allclose(output_bounds(truth.x, completed, 0.7), 0.7 * 0.4 * 2)  # √d is 2
     mask = np.array([[[True, True], [False, False]]] * 2)
-    found = examine_memory(model, tasks_learnt=1, truth=truth, completed=completed, masks=mask, threshold=0.7)
+    claims = examine_memory(model, tasks_learnt=1, truth=truth, completed=completed, masks=mask, threshold=0.7)
     # label 1: |3·0.2 - 4·0.4| = 1 is above 0.56; label 0 has no weights and so no error
-    assert found.output_error == pytest.approx(0.5)
-    assert found.output_bound == pytest.approx(0.56)
-    assert found.bound_holds == 0.5
-    assert (found.squared_error_inside, found.psnr_inside) == (0, math.inf)
-    assert found.squared_error_outside == pytest.approx(0.1)
-    assert found.psnr_outside == pytest.approx(10)
-    assert found.ssim_inside > found.ssim_outside
+    assert claims.output_error == pytest.approx(0.5)
+    assert claims.output_bound == pytest.approx(0.56)
+    assert claims.bound_holds == 0.5
+    assert (claims.squared_error_inside, claims.psnr_inside) == (0, math.inf)
+    assert claims.squared_error_outside == pytest.approx(0.1)
+    assert claims.psnr_outside == pytest.approx(10)
+    assert claims.ssim_inside > claims.ssim_outside
 
 
 def test_steps_are_evenly_spread():
-    assert spread(9, 5) == {0, 2, 4, 6, 8}
-    assert spread(3, 5) == {0, 1, 2}
-    assert spread(1, 5) == {0}
+    assert evenly_spread(9, 5) == {0, 2, 4, 6, 8}
+    assert evenly_spread(3, 5) == {0, 1, 2}
+    assert evenly_spread(1, 5) == {0}
 
 
 class End(Watcher):
@@ -159,34 +160,34 @@ def test_a_run_does_not_notice_that_it_is_diagnosed(settings):
     assert {**vars(plain), "seconds": None} == {**vars(watched), "seconds": None}
     assert same(states, watched_states)
     assert torch.equal(random, watched_random)
-    found = diagnosis.found()
-    json.dumps(found, allow_nan=False)
-    assert [(c["task"], c["step"], c["past_task"]) for c in found["steps"]] == [
+    report = diagnosis.report()
+    json.dumps(report, allow_nan=False)
+    assert [(c["task"], c["step"], c["past_task"]) for c in report["steps"]] == [
         *((1, step, 0) for step in (0, 1, 2, 4, 5)),
         *((2, step, past) for step in (0, 1, 2, 4, 5) for past in (0, 1)),
     ]
-    assert [(c["tasks_learnt"], c["task"]) for c in found["memories"]] == [
+    assert [(c["tasks_learnt"], c["task"]) for c in report["memories"]] == [
         (1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)
     ]  # fmt: skip
-    assert [row["measured_steps"] for row in found["tasks"]] == [10, 5, 0]
-    assert [row["images"] for row in found["tasks"]] == watched.memory["images_per_task"]
+    assert [row["measured_steps"] for row in report["tasks"]] == [10, 5, 0]
+    assert [row["images"] for row in report["tasks"]] == watched.memory["images_per_task"]
     # a lossless codec gives kept pixels back exactly: the images kept aside are those that are remembered
-    assert {c["squared_error_inside"] for c in found["memories"]} == {0}
-    assert all(c["squared_error_outside"] > 0 for c in found["memories"])
-    assert all(c["loss_before"] != c["loss_after"] for c in found["steps"])
-    assert "kept aside for this diagnosis only" in found["notes"]["true images"]
+    assert {c["squared_error_inside"] for c in report["memories"]} == {0}
+    assert all(c["squared_error_outside"] > 0 for c in report["memories"])
+    assert all(c["loss_before"] != c["loss_after"] for c in report["steps"])
+    assert "kept aside for this diagnosis only" in report["notes"]["true images"]
     # 12 x 12 images of three bytes a pixel, as many as the memory ever held
-    assert found["true_bytes_aside"] % 432 == 0
-    assert found["true_bytes_aside"] >= 432 * sum(watched.memory["images_per_task"])
+    assert report["true_bytes_aside"] % 432 == 0
+    assert report["true_bytes_aside"] >= 432 * sum(watched.memory["images_per_task"])
 
 
 def test_where_nothing_is_dropped_the_claims_are_exact():
     diagnosis = Diagnosis()
     small_run(diagnosis, codec="raw", completion="zero")
-    found = diagnosis.found()
-    assert all(c["product_completed"] == c["product_true"] for c in found["steps"])
-    assert all(c["reference_cosine"] == pytest.approx(1) for c in found["steps"])
-    for row in found["tasks"]:
+    report = diagnosis.report()
+    assert all(c["product_completed"] == c["product_true"] for c in report["steps"])
+    assert all(c["reference_cosine"] == pytest.approx(1) for c in report["steps"])
+    for row in report["tasks"]:
         assert (row["output_error"], row["output_bound"], row["bound_holds"]) == (0, 0, 1)
         assert (row["squared_error_inside"], row["squared_error_outside"]) == (0, None)
         assert (row["psnr_inside"], row["ssim_outside"]) == (None, None)
@@ -205,14 +206,14 @@ def test_a_short_enough_step_obeys_lemma_1():
 def test_a_diverged_network_still_leaves_a_diagnosis():
     diagnosis = Diagnosis()
     small_run(diagnosis, lr=1e30)
-    found = diagnosis.found()
-    json.dumps(found, allow_nan=False)
-    assert found["steps"][-1]["loss_after"] is None
+    report = diagnosis.report()
+    json.dumps(report, allow_nan=False)
+    assert report["steps"][-1]["loss_after"] is None
 
 
 def test_it_is_for_samc_and_for_runs_that_it_saw_from_the_start():
     stream = coloured_squares(per_class=10)
-    with pytest.raises(ConfigError, match="--diagnose looks at completed memories, gem has none"):
+    with pytest.raises(ConfigError, match="--diagnose measures completed memories, gem has none"):
         run(stream, samc.GEM(6, (3, 12, 12)), watchers=[Diagnosis()])
     learner = samc.SAMC(6, (3, 12, 12), autoencoder_steps=0)
     run(stream, learner)
@@ -248,20 +249,20 @@ def test_from_the_command_line(tiny, tmp_path, command):
 def test_another_model_is_refused_in_one_line(tiny, tmp_path, command):
     code, _, err = command(*tiny, "--model", "gem", "--diagnose", "--out", "gem")
     assert code == 2
-    assert err == "samc: --diagnose looks at completed memories, gem has none; use --model samc or leave it out\n"
+    assert err == "samc: --diagnose measures completed memories, gem has none; use --model samc or leave it out\n"
     assert not (tmp_path / "gem").exists()
 
 
 def test_records_from_before_still_load():
     paths = sorted(RESULTS.rglob("record.json"))
     assert paths
-    asked_for = [path.parent.parent.name == "diagnosis" for path in paths]
-    assert [RunRecord.load(path).diagnosis is not None for path in paths] == asked_for
+    diagnosed = [path.parent.parent.name == "diagnosis" for path in paths]
+    assert [RunRecord.load(path).diagnosis is not None for path in paths] == diagnosed
 
 
-def test_figures_as_they_are_shown():
-    assert shown(None, 100, 0) == "–"
-    assert shown(0.756, 100, 0) == "76"
-    assert decibels(0.0, None) == "exact"
-    assert decibels(None, None) == "–"
-    assert decibels(0.1, 10.0) == "10.0"
+def test_a_diagnosis_as_a_table():
+    task = dict.fromkeys(("fell_when_acute", "fell_when_acute_after_short_step", "signs_agree", "bound_holds"))
+    errors = {"squared_error_inside": 0.0, "psnr_inside": None, "squared_error_outside": 0.1, "psnr_outside": 10.0}
+    table = diagnosis_table({"tasks": [{"task": 0, "acute": 0.756, **task, **errors}]})
+    assert table.cells() == [["1", "76", "–", "–", "–", "–", "exact", "10.0"]]
+    assert format_psnr(None, None) == "–"

@@ -1,4 +1,4 @@
-"""Jobs, the shelf that their records lie on, and the engine of processes: nothing is lost, nothing is learnt twice."""
+"""Jobs, the store of their records, and the executors of this machine: nothing is lost, nothing is learnt twice."""
 
 import json
 import multiprocessing
@@ -14,18 +14,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from record_makers import of_job
 from samc.config import RunConfig
 from samc.errors import DataError, OutputError
 from samc.experiments import local
-from samc.experiments.jobs import Job, Outcome, job, learn
-from samc.experiments.local import Alone, Local, attempt
-from samc.experiments.perform import Audience, perform
-from samc.experiments.shelf import CLAIM, Shelf
+from samc.experiments.jobs import Job, Outcome, learn
+from samc.experiments.jobs import job as make_job
+from samc.experiments.local import InProcess, LocalProcesses, pickled_end
+from samc.experiments.perform import Listener, perform
+from samc.experiments.pictures import PICTURES
+from samc.experiments.record_store import CLAIM, RecordStore, defaults_of, is_of_job
 from samc.memory import EpisodicMemory
 
 CPU = torch.device("cpu")
 FILE = Path(tempfile.gettempdir()) / f"samc-tiny-{os.getpid()}.npz"
+ABSENT = object()
 TINY = {"dataset": f"npz:{FILE}", "n_tasks": 2}
 
 
@@ -39,11 +45,10 @@ def tiny_data():
 
 
 def tiny(model="finetune", seed=0, **settings):
-    return job({"model": model, "seed": seed, **TINY, **settings})
+    return make_job({"model": model, "seed": seed, **TINY, **settings})
 
 
-def figures(record):
-    """All of a record but its seconds."""
+def without_seconds(record):
     return {name: value for name, value in vars(record).items() if name != "seconds"}
 
 
@@ -53,21 +58,21 @@ def outcome():
     return learn(tiny(), None, CPU)
 
 
-class Fake:
-    """An engine that learns nothing: every job ends with what it is told, as if it were its own."""
+class FakeExecutor:
+    """Learns nothing: every job ends with what `end` gives for it, as if it were its own."""
 
     def __init__(self, end):
-        self.end, self.asked = end, []
+        self.end, self.jobs = end, []
 
-    def run(self, jobs, news):
-        for asked in jobs:
-            self.asked.append(asked)
-            yield asked, of(asked, self.end(asked))
+    def run(self, jobs, on_progress):
+        for job in jobs:
+            self.jobs.append(job)
+            yield job, adapted(self.end(job), job)
 
 
-def of(asked, end):
+def adapted(end, job):
     """An outcome as that job's would look."""
-    return end if isinstance(end, Exception) else Outcome(replace(end.record, config=asked.config.as_dict()))
+    return end if isinstance(end, Exception) else Outcome(replace(end.record, config=job.config.as_dict()))
 
 
 def test_a_job_has_a_place_of_its_own():
@@ -75,18 +80,18 @@ def test_a_job_has_a_place_of_its_own():
         tiny(), tiny(seed=1), tiny("gem"), tiny("gem", memory_strength=0.1), tiny("gem", tested_on="held-out"),
         replace(tiny(), diagnose=True), replace(tiny(), pictures=True),
     ]  # fmt: skip
-    assert len({asked.name for asked in jobs}) == len(jobs)
+    assert len({job.name for job in jobs}) == len(jobs)
     assert tiny(preset="none").name == tiny().name  # where a value came from does not matter
     assert tiny(seed=7).name == tiny().name.removesuffix("seed0") + "seed7"
-    assert job({"model": "finetune"}).name.startswith("split-synthetic/finetune-")
+    assert make_job({"model": "finetune"}).name.startswith("split-synthetic/finetune-")
 
 
-def test_files_beside_the_record():
-    asked = tiny("samc", autoencoder_steps=1)
-    end = learn(replace(asked, keep_memory=True, pictures=True, diagnose=True), None, CPU)
+def test_files_next_to_the_record():
+    job = tiny("samc", autoencoder_steps=1)
+    end = learn(replace(job, keep_memory=True, pictures=True, diagnose=True), None, CPU)
     assert set(end.files) == {"memory.samc", "pictures.npz"}
     assert end.record.diagnosis is not None
-    assert figures(replace(end.record, diagnosis=None)) == figures(learn(asked, None, CPU).record)
+    assert without_seconds(replace(end.record, diagnosis=None)) == without_seconds(learn(job, None, CPU).record)
 
 
 def test_kept_memories_are_those_of_the_learner(tmp_path):
@@ -104,96 +109,202 @@ def test_held_out_images_are_training_images_that_are_not_learnt_from():
     assert "tenth of the training images" in held.fingerprint["source"]
 
 
-def test_the_shelf_gives_back_what_it_keeps(tmp_path, outcome):
-    shelf = Shelf(tmp_path / "shelf")
-    assert shelf.find(tiny()) is None
-    shelf.keep(tiny(), Outcome(outcome.record, {"memory.samc": b"bytes"}))
-    assert shelf.find(tiny()) == outcome.record
-    assert (shelf.place(tiny()) / "memory.samc").read_bytes() == b"bytes"
-    assert shelf.find(tiny(seed=1)) is None
+def test_the_store_gives_back_what_it_keeps(tmp_path, outcome):
+    store = RecordStore(tmp_path / "store")
+    assert store.find(tiny()) is None
+    store.keep(tiny(), Outcome(outcome.record, {"memory.samc": b"bytes"}))
+    assert store.find(tiny()) == outcome.record
+    assert (store.place(tiny()) / "memory.samc").read_bytes() == b"bytes"
+    assert store.find(tiny(seed=1)) is None
 
 
-def test_names_outlive_new_settings_and_not_other_defaults(tmp_path, outcome):
-    """A setting that is added keeps its default out of the names; a default that moves leaves old records behind."""
+def test_names_outlive_new_settings(tmp_path, outcome):
+    """A setting that is added keeps its default out of the names; a record of other settings is not the job's."""
     written = {"n_epochs", "batch_size", "buffer_size", "accounting", "class_order", "tested_on"}
     assert all(getattr(tiny().config, name) == getattr(RunConfig(), name) for name in written)
-    shelf = Shelf(tmp_path)
-    shelf.keep(tiny(), outcome)
     older = replace(outcome.record, config={k: v for k, v in outcome.record.config.items() if k != "tested_on"})
-    shelf.keep(tiny(), Outcome(older))
-    assert shelf.find(tiny()) == older
-    shelf.keep(tiny(), Outcome(replace(older, config={**older.config, "batch_size": 20})))
-    assert shelf.find(tiny()) is None
+    RecordStore(tmp_path).keep(tiny(), Outcome(older))
+    assert RecordStore(tmp_path).find(tiny()) == older
+    RecordStore(tmp_path).keep(tiny(), Outcome(replace(older, config={**older.config, "batch_size": 20})))
+    assert RecordStore(tmp_path).find(tiny()) is None
 
 
-def test_a_shelf_that_cannot_be_written_is_one_line(tmp_path, outcome):
-    (tmp_path / "shelf").write_text("a file")
+def test_a_record_outlives_a_default_that_changes(tmp_path, monkeypatch):
+    """Names leave defaults out, so that another default is another name; the record is found by what it states."""
+    job, kept = tiny("gem"), of_job(tiny("gem"))
+    place = RecordStore(tmp_path).place(job)
+    RecordStore(tmp_path).keep(job, Outcome(kept))
+    monkeypatch.setattr(Job, "name", property(lambda job: f"renamed/seed{job.config.seed}"))
+    store = RecordStore(tmp_path)
+    assert store.locate(job) == (place, kept)
+    assert store.find(tiny("gem", seed=1)) is None
+    assert store.find(tiny("gem", lr=0.5)) is None
+    other = of_job(tiny("gem", seed=1))
+    RecordStore(tmp_path).keep(tiny("gem", seed=1), Outcome(other))  # by another process, meanwhile
+    assert store.find(tiny("gem", seed=1)) == other
+
+
+GEM = {"model": "gem", "dataset": "split-synthetic", "seed": 0}
+
+
+@pytest.mark.parametrize(
+    ("stated", "settings", "found"),
+    [
+        ({}, {}, True),
+        ({"preset": "paper"}, {}, True),
+        ({"seed": 1}, {}, False),
+        ({"model": "er"}, {}, False),
+        ({"lr": 0.5}, {}, False),
+        ({"lr": 0.5}, {"lr": 0.5}, True),
+        # a setting that the record does not state was at what is its default now
+        ({"tested_on": ABSENT}, {}, True),
+        ({"tested_on": ABSENT}, {"tested_on": "held-out"}, False),
+        ({"memory_strength": None}, {"memory_strength": 0.5}, True),
+        ({"memory_strength": None}, {"memory_strength": 0.1}, False),
+        ({"n_tasks": None}, {"n_tasks": 2}, False),
+        ({"n_tasks": 2}, {}, False),
+        # one that the job does not have
+        ({"gone": None}, {}, True),
+        ({"gone": 3}, {}, False),
+        # a run from Python states no stream, and may be of any
+        ({"dataset": ABSENT}, {}, False),
+        ({"dataset": None}, {}, False),
+    ],
+)
+def test_what_a_record_states_is_the_job_s(tmp_path, stated, settings, found):
+    made = of_job(make_job(GEM))
+    config = {name: value for name, value in {**made.config, **stated}.items() if value is not ABSENT}
+    (tmp_path / "anywhere").mkdir()
+    replace(made, config=config).save(tmp_path / "anywhere")
+    job = make_job({**GEM, **settings})
+    assert (RecordStore(tmp_path).find(job) is not None) == found
+    assert is_of_job(replace(made, config=config), job) == found
+
+
+SETTINGS = st.fixed_dictionaries(
+    {"seed": st.integers(0, 1)},
+    optional={
+        "lr": st.sampled_from((0.1, 0.5)),
+        "n_tasks": st.sampled_from((2, 3)),
+        "memory_strength": st.sampled_from((0.5, 0.1)),
+        "codec": st.sampled_from(("raw", "jpeg:5")),
+        "preset": st.sampled_from(("auto", "none")),
+    },
+)
+
+
+@given(SETTINGS, SETTINGS, st.data())
+def test_a_record_is_of_the_jobs_with_its_settings_and_of_no_other(first, second, data):
+    job, other = make_job({**GEM, **first}), make_job({**GEM, **second})
+    made, defaults = of_job(job), defaults_of(job.config)
+    assert is_of_job(made, job)
+    assert is_of_job(made, other) == (replace(job.config, preset="auto") == replace(other.config, preset="auto"))
+    at_default = sorted(
+        name
+        for name, value in made.config.items()
+        if value == defaults[name] and name not in ("model", "dataset", "seed")
+    )
+    left_out = data.draw(st.sets(st.sampled_from(at_default)))
+    shorter = replace(made, config={name: value for name, value in made.config.items() if name not in left_out})
+    assert is_of_job(shorter, job)
+    assert is_of_job(shorter, other) == is_of_job(made, other)
+
+
+def test_a_run_elsewhere_stands_for_jobs_with_the_same_extras(tmp_path):
+    plain = make_job(GEM)
+    diagnosed, pictured = replace(plain, diagnose=True), replace(plain, pictures=True)
+    folder = tmp_path / "anywhere"
+    folder.mkdir()
+    of_job(plain).save(folder)
+    assert [RecordStore(tmp_path).find(job) is not None for job in (plain, diagnosed, pictured)] == [True, False, False]
+    (folder / PICTURES).touch()
+    assert [RecordStore(tmp_path).find(job) is not None for job in (plain, diagnosed, pictured)] == [False, False, True]
+    (folder / PICTURES).unlink()
+    replace(of_job(plain), diagnosis={"tasks": []}).save(folder, replace=True)
+    assert [RecordStore(tmp_path).find(job) is not None for job in (plain, diagnosed, pictured)] == [False, True, False]
+
+
+def test_a_damaged_record_is_reported_in_its_place_and_passed_over_elsewhere(tmp_path):
+    store, job = RecordStore(tmp_path), make_job(GEM)
+    for folder in (tmp_path / "damaged", tmp_path / "whole"):
+        folder.mkdir()
+    (tmp_path / "damaged" / "record.json").write_text("{}")
+    of_job(job).save(tmp_path / "whole")
+    assert store.find(job) == of_job(job)
+    store.place(job).mkdir(parents=True)
+    (store.place(job) / "record.json").write_text("{}")
+    with pytest.raises(DataError, match="is not a run's record"):
+        store.find(job)
+
+
+def test_a_store_that_cannot_be_written_is_one_line(tmp_path, outcome):
+    (tmp_path / "store").write_text("a file")
     with pytest.raises(OutputError, match="cannot write to"):
-        Shelf(tmp_path / "shelf").keep(tiny(), outcome)
-    with pytest.raises(OutputError, match="choose another --out"), Shelf(tmp_path / "shelf").claim(tiny()):
+        RecordStore(tmp_path / "store").keep(tiny(), outcome)
+    with pytest.raises(OutputError, match="choose another --out"), RecordStore(tmp_path / "store").claim(tiny()):
         pass
 
 
 def test_a_claim_is_one_process_s_and_ends_with_it(tmp_path):
-    shelf = Shelf(tmp_path)
+    store = RecordStore(tmp_path)
     code = (
-        "import sys, time; from pathlib import Path; from samc.experiments.shelf import Shelf; "
-        "from samc.experiments.jobs import job; "
-        f"asked = job({ {'model': 'finetune', 'seed': 0, **TINY}!r}); "
-        f"claim = Shelf(Path({str(tmp_path)!r})).claim(asked); print(claim.__enter__(), flush=True); time.sleep(60)"
+        "import sys, time; from pathlib import Path; from samc.experiments.record_store import RecordStore; "
+        "from samc.experiments.jobs import job as make_job; "
+        f"job = make_job({ {'model': 'finetune', 'seed': 0, **TINY}!r}); "
+        f"claim = RecordStore(Path({str(tmp_path)!r})).claim(job); print(claim.__enter__(), flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "True\n"
-        with shelf.claim(tiny()) as mine:
+        with store.claim(tiny()) as mine:
             assert not mine
-        with shelf.claim(tiny(seed=1)) as mine:
+        with store.claim(tiny(seed=1)) as mine:
             assert mine
         other.kill()
-    with shelf.claim(tiny()) as mine:
+    with store.claim(tiny()) as mine:
         assert mine
     assert not list(tmp_path.rglob(CLAIM))
 
 
 def test_finished_jobs_are_not_learnt_again_and_failed_ones_are(tmp_path, outcome):
-    shelf, asked = Shelf(tmp_path), [tiny(seed=seed) for seed in range(3)]
-    first = Fake(lambda each: DataError("spoilt") if each.config.seed == 1 else outcome)
-    failures = perform([*asked, asked[0]], shelf, first, Audience())
-    assert first.asked == asked
-    assert {each.config.seed: str(error) for each, error in failures.items()} == {1: "spoilt"}
-    second = Fake(lambda each: outcome)
-    assert perform(asked, shelf, second, Audience()) == {}
-    assert second.asked == [asked[1]]
+    store, jobs = RecordStore(tmp_path), [tiny(seed=seed) for seed in range(3)]
+    first = FakeExecutor(lambda job: DataError("spoilt") if job.config.seed == 1 else outcome)
+    failures = perform([*jobs, jobs[0]], store, first, Listener())
+    assert first.jobs == jobs
+    assert {job.config.seed: str(error) for job, error in failures.items()} == {1: "spoilt"}
+    second = FakeExecutor(lambda job: outcome)
+    assert perform(jobs, store, second, Listener()) == {}
+    assert second.jobs == [jobs[1]]
 
 
 def test_what_another_process_learns_is_left_to_it_or_taken_over(tmp_path, outcome):
-    shelf, told = Shelf(tmp_path), []
+    store, told = RecordStore(tmp_path), []
 
-    class Listener(Audience):
+    class Waiting(Listener):
         def elsewhere(self, jobs):
-            told.append([each.config.seed for each in jobs])
+            told.append([job.config.seed for job in jobs])
 
-    claims = {seed: Shelf(tmp_path).claim(tiny(seed=seed)) for seed in (0, 1)}
+    claims = {seed: RecordStore(tmp_path).claim(tiny(seed=seed)) for seed in (0, 1)}
     assert all(claim.__enter__() for claim in claims.values())
 
     def sleep(seconds):
         """Meanwhile the other process finishes one of its jobs, and is gone before the other one."""
         if len(told) == 1:
-            shelf.keep(tiny(seed=0), outcome)
+            store.keep(tiny(seed=0), outcome)
         for claim in claims.values():
             claim.__exit__(None, None, None)
         claims.clear()
 
-    engine = Fake(lambda each: outcome)
-    assert perform([tiny(seed=seed) for seed in range(3)], shelf, engine, Listener(), sleep) == {}
-    assert [each.config.seed for each in engine.asked] == [2, 1]
+    executor = FakeExecutor(lambda job: outcome)
+    assert perform([tiny(seed=seed) for seed in range(3)], store, executor, Waiting(), sleep) == {}
+    assert [job.config.seed for job in executor.jobs] == [2, 1]
     assert told == [[0, 1]]
 
 
-def test_an_engine_is_started_for_work_only(tmp_path, outcome):
+def test_an_executor_is_started_for_work_only(tmp_path, outcome):
     """Not once a second, with all that it brings up, while another process has what is left."""
-    shelf, engine, waits = Shelf(tmp_path), Fake(lambda each: outcome), []
-    engine.run, runs = (lambda jobs, news: runs.append(1) or Fake.run(engine, jobs, news)), []
-    claim = Shelf(tmp_path).claim(tiny())
+    store, executor, waits = RecordStore(tmp_path), FakeExecutor(lambda job: outcome), []
+    executor.run, runs = (lambda jobs, on_progress: runs.append(1) or FakeExecutor.run(executor, jobs, on_progress)), []
+    claim = RecordStore(tmp_path).claim(tiny())
     assert claim.__enter__()
 
     def sleep(seconds):
@@ -201,24 +312,24 @@ def test_an_engine_is_started_for_work_only(tmp_path, outcome):
         if len(waits) == 3:
             claim.__exit__(None, None, None)
 
-    assert perform([tiny()], shelf, engine, Audience(), sleep) == {}
+    assert perform([tiny()], store, executor, Listener(), sleep) == {}
     assert (len(waits), len(runs)) == (3, 1)
 
 
-def test_an_engine_is_closed_if_a_record_cannot_be_written(tmp_path, outcome, monkeypatch):
+def test_an_executor_is_closed_if_a_record_cannot_be_written(tmp_path, outcome, monkeypatch):
     closed = []
 
-    class Engine:
-        def run(self, jobs, news):
+    class Closing:
+        def run(self, jobs, on_progress):
             try:
-                for asked in jobs:
-                    yield asked, outcome
+                for job in jobs:
+                    yield job, outcome
             finally:
                 closed.append(bool(list(tmp_path.rglob(CLAIM))))
 
-    monkeypatch.setattr(Shelf, "keep", lambda *_: (_ for _ in ()).throw(OutputError("full")))
+    monkeypatch.setattr(RecordStore, "keep", lambda *_: (_ for _ in ()).throw(OutputError("full")))
     with pytest.raises(OutputError, match="full"):
-        perform([tiny(), tiny(seed=1)], Shelf(tmp_path), Engine(), Audience())
+        perform([tiny(), tiny(seed=1)], RecordStore(tmp_path), Closing(), Listener())
     assert closed == [True]
 
 
@@ -226,91 +337,91 @@ def test_a_claim_that_has_been_removed_meanwhile_is_no_claim(tmp_path, monkeypat
     """A second process opens the file, the first removes it, a third makes a new one: only the third has it."""
     import fcntl
 
-    shelf, lock = Shelf(tmp_path), fcntl.flock
+    store, lock = RecordStore(tmp_path), fcntl.flock
 
     def late(file, how):
-        (shelf.place(tiny()) / CLAIM).unlink()
+        (store.place(tiny()) / CLAIM).unlink()
         lock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with shelf.claim(tiny()) as mine:
+    with store.claim(tiny()) as mine:
         assert not mine
     monkeypatch.undo()
-    with shelf.claim(tiny()) as mine:
+    with store.claim(tiny()) as mine:
         assert mine
 
 
 def test_a_process_that_dies_while_it_is_idle_is_replaced():
-    engine = Local(2, "cpu", threads=1)
+    executor = LocalProcesses(2, "cpu", threads=1)
 
     def jobs():
         yield from (tiny(seed=0), tiny(seed=1))
-        idle = next(worker for worker in engine.workers if worker.job is None)
+        idle = next(worker for worker in executor.workers if worker.job is None)
         idle.process.kill()
         idle.process.join()
         yield tiny(seed=2)
 
-    ends = dict(engine.run(jobs(), None))
+    ends = dict(executor.run(jobs(), None))
     assert [type(ends[tiny(seed=seed)]) for seed in range(3)] == [Outcome] * 3
 
 
 def test_processes_give_the_records_of_one(tmp_path):
-    asked = [tiny(model, seed) for model in ("finetune", "gem") for seed in (0, 1)]
-    news = []
-    ends = dict(Local(2, "cpu", threads=1).run(iter(asked), lambda each, fields: news.append((each, fields))))
-    assert set(ends) == set(asked)
-    for each, end in Alone(CPU).run(asked, None):
-        assert figures(ends[each].record) == figures(end.record)
-    assert {each for each, _ in news} == set(asked)
-    assert any("acc" in fields for _, fields in news)
+    jobs = [tiny(model, seed) for model in ("finetune", "gem") for seed in (0, 1)]
+    told = []
+    ends = dict(LocalProcesses(2, "cpu", threads=1).run(iter(jobs), lambda job, fields: told.append((job, fields))))
+    assert set(ends) == set(jobs)
+    for job, end in InProcess(CPU).run(jobs, None):
+        assert without_seconds(ends[job].record) == without_seconds(end.record)
+    assert {job for job, _ in told} == set(jobs)
+    assert any("acc" in fields for _, fields in told)
     assert not multiprocessing.active_children()
 
 
 def test_an_error_in_a_process_is_the_job_s_end_and_no_other_s(tmp_path):
     spoilt = Job(replace(tiny().config, dataset=f"npz:{tmp_path / 'nowhere.npz'}"))
-    ends = dict(Local(1, "cpu", threads=1).run([spoilt, tiny()], None))
+    ends = dict(LocalProcesses(1, "cpu", threads=1).run([spoilt, tiny()], None))
     assert isinstance(ends[spoilt], DataError)
     assert "nowhere.npz" in str(ends[spoilt])
     assert isinstance(ends[tiny()], Outcome)
 
 
 def killer(times):
-    """News of a job, on which its process is killed, so many times."""
+    """Kills the process of a job when it tells of its progress, so many times."""
     killed = []
 
-    def news(engine):
-        def tell(asked, fields):
-            if "total" in fields and len(killed) < times and asked.config.seed == 0:
-                worker = next(worker for worker in engine.workers if worker.job == asked)
+    def watch(executor):
+        def on_progress(job, fields):
+            if "total" in fields and len(killed) < times and job.config.seed == 0:
+                worker = next(worker for worker in executor.workers if worker.job == job)
                 os.kill(worker.process.pid, signal.SIGKILL)
-                killed.append(asked)
+                killed.append(job)
 
-        return tell
+        return on_progress
 
-    return news
+    return watch
 
 
 def test_a_process_that_dies_costs_nothing_but_time():
-    engine = Local(2, "cpu", threads=1)
-    ends = dict(engine.run([tiny(seed=0), tiny(seed=1)], killer(1)(engine)))
-    for asked, end in ends.items():
-        assert figures(end.record) == figures(learn(asked, None, CPU).record)
+    executor = LocalProcesses(2, "cpu", threads=1)
+    ends = dict(executor.run([tiny(seed=0), tiny(seed=1)], killer(1)(executor)))
+    for job, end in ends.items():
+        assert without_seconds(end.record) == without_seconds(learn(job, None, CPU).record)
     assert len(ends) == 2
 
 
 def test_a_job_whose_processes_die_is_given_up():
-    engine = Local(1, "cpu", threads=1)
-    ends = dict(engine.run([tiny(seed=0), tiny(seed=1)], killer(9)(engine)))
+    executor = LocalProcesses(1, "cpu", threads=1)
+    ends = dict(executor.run([tiny(seed=0), tiny(seed=1)], killer(9)(executor)))
     assert "ended 2 times with code -9; out of memory, most likely: try fewer --jobs" in str(ends[tiny(seed=0)])
     assert isinstance(ends[tiny(seed=1)], Outcome)
 
 
 def test_an_interrupt_leaves_no_process_behind():
-    def interrupt(asked, fields):
+    def interrupt(job, fields):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(Local(2, "cpu", threads=1).run([tiny(seed=0), tiny(seed=1)], interrupt))
+        list(LocalProcesses(2, "cpu", threads=1).run([tiny(seed=0), tiny(seed=1)], interrupt))
     deadline = time.monotonic() + local.CLOSING_SECONDS
     while multiprocessing.active_children() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -327,16 +438,16 @@ def test_errors_that_cannot_travel_are_told_in_words():
     def work():
         raise OddError("this", "that")
 
-    kind, error = pickle.loads(attempt(work))
+    kind, error = pickle.loads(pickled_end(work))
     assert kind == "end"
     assert str(error) == "OddError: this and that"
 
 
-def test_a_record_on_the_shelf_is_whole(tmp_path, outcome):
-    shelf = Shelf(tmp_path)
-    place = shelf.place(tiny())
+def test_a_record_in_the_store_is_whole(tmp_path, outcome):
+    store = RecordStore(tmp_path)
+    place = store.place(tiny())
     place.mkdir(parents=True)
     (place / "record.json").touch()  # the name is taken before the content arrives
-    assert shelf.find(tiny()) is None
-    shelf.keep(tiny(), outcome)
+    assert store.find(tiny()) is None
+    store.keep(tiny(), outcome)
     assert json.loads((place / "record.json").read_text())["acc"] == outcome.record.acc

@@ -12,9 +12,10 @@ import torch
 
 from samc.errors import ConfigError
 from samc.experiments import local
-from samc.experiments.items import ALL, EMBEDDED, ITEMS, STREAMS, items
+from samc.experiments.items import ALL, ITEMS, select_items
 from samc.experiments.jobs import learn
-from samc.experiments.shelf import Shelf
+from samc.experiments.record_store import RecordStore
+from samc.experiments.specification import EMBEDDED, STREAMS
 
 RUN = ("reproduce", "first-task", "--quick", "--models", "finetune", "--seeds", "0-2", "--device", "cpu", "--jobs", "2")
 
@@ -85,10 +86,10 @@ def test_the_grid_never_sees_the_test_images():
 
 
 def test_all_is_everything_but_the_grid_unless_quick():
-    assert [item.name for item in items(["all"])] == list(ALL)
-    assert [item.name for item in items(["all", "table1"], quick=True)] == [*ALL, "grid"]
+    assert [item.name for item in select_items(["all"])] == list(ALL)
+    assert [item.name for item in select_items(["all", "table1"], quick=True)] == [*ALL, "grid"]
     with pytest.raises(ConfigError, match="did you mean 'table1'"):
-        items(["tabel1"])
+        select_items(["tabel1"])
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,7 @@ def test_all_is_everything_but_the_grid_unless_quick():
         (("table1", "--quick", "--datasets", "split-cifar10"), "leave --datasets or --quick out"),
         (("table1", "--quick", "--jobs", "0"), "--jobs is at least 1, got 0"),
         (("table1", "--quick", "--engine", "rai"), "unknown engine 'rai': did you mean 'ray'?"),
+        (("table1", "--quick", "--executor", "rai"), "unknown engine 'rai': did you mean 'ray'?"),
         (("table1", "--quick", "--gpus", "0.2"), "--address and --gpus are for --engine ray"),
         (("table1", "--seeds", "4-0"), "a range goes upwards; write 0-4"),
         (("table1", "--seeds", ""), "--seeds cannot be ''"),
@@ -143,12 +145,12 @@ def test_a_part_of_an_item_does_not_cost_the_rest_of_its_table(command, undistur
 
 
 def test_a_run_is_that_of_its_job(undisturbed):
-    ((key, asked), *_) = ITEMS["first-task"].jobs(quick=True, models=["finetune"], seeds=[0]).items()
-    record = Shelf(undisturbed).find(asked)
+    ((key, job), *_) = ITEMS["first-task"].jobs(quick=True, models=["finetune"], seeds=[0]).items()
+    record = RecordStore(undisturbed).find(job)
     assert key[0] == EMBEDDED
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))  # as each of two jobs has
     try:
-        assert learn(asked, None, torch.device("cpu")).record.accuracy_matrix == record.accuracy_matrix
+        assert learn(job, None, torch.device("cpu")).record.accuracy_matrix == record.accuracy_matrix
     finally:
         torch.set_num_threads(1)
 

@@ -1,4 +1,4 @@
-"""The paper's tables and figures from records: right figures, gaps shown, and equal records give equal files."""
+"""The paper's tables and figures from records: right numbers, gaps shown, and equal records give equal files."""
 
 import csv
 import io
@@ -10,42 +10,56 @@ import numpy as np
 import pytest
 import yaml
 from PIL import Image
+from rich.console import Console
 
 from record_makers import of_job, record
 from samc.config import presets
 from samc.errors import DataError
-from samc.experiments.items import ITEMS, Item, Variant, always
+from samc.experiments.items import ITEMS
 from samc.experiments.jobs import Outcome
-from samc.experiments.pictures import Remembered
-from samc.experiments.shelf import Shelf
-from samc.report.curves import account
+from samc.experiments.pictures import RememberedImage
+from samc.experiments.record_store import RecordStore
+from samc.experiments.specification import Item, Variant, on_every_stream
+from samc.report.curves import accounting_text
+from samc.report.numbers import format_number
 from samc.report.paper import paper, published
-from samc.report.reproduction import TABLES, publish, spread_over
-from samc.report.results_page import page
+from samc.report.reproduction import TABLES, choose_tasks, publish
+from samc.report.results_page import results_page
 from samc.report.runs import by_stream
-from samc.report.sheet import LATEX, Column, Row, Section, comma_separated, escaped, latex, markdown, number
-from samc.report.spread import Spread, spread, student, within
+from samc.report.spread import Spread, spread, student_probability, student_quantile
+from samc.report.tables import (
+    LATEX,
+    Column,
+    Table,
+    TableRow,
+    column_widths,
+    escape_latex,
+    to_csv,
+    to_latex,
+    to_markdown,
+    to_rich,
+)
 
 PAPER_ITEMS = [name for name in ITEMS if name != "gallery"]
 
 
-def found_of(item, make, streams=None, **asked):
+def results_of(item, make, streams=None, **part):
     """An item's runs as `make` gives them for stream, variant, seed and job."""
-    return {key: make(*key, job) for key, job in item.jobs(streams, **asked).items()}
+    return {key: make(*key, job) for key, job in item.jobs(streams, **part).items()}
 
 
-def filled(name, gaps=True, **asked):
+def filled(name, gaps=True, **part):
     """Some of an item's runs, the same at every call: accuracies depend on variant and seed, every fifth is missing."""
     item = ITEMS[name]
-    jobs = item.jobs(**asked)
+    jobs = item.jobs(**part)
     accuracies = np.random.default_rng(0).uniform(0.3, 0.7, len(jobs))
-    found = {}
+    results = {}
     for place, ((key, job), acc) in enumerate(zip(jobs.items(), accuracies, strict=True)):
         made = of_job(job, float(acc), -0.05, images=12 if job.config.model in ("samc", "gem") else 0)
         if name == "theory":
             made = replace(made, diagnosis=diagnosis())
-        found[key] = None if gaps and len(jobs) > 1 and place % 5 == 4 else made
-    return item, found
+        results[key] = None if gaps and len(jobs) > 1 and place % 5 == 4 else made
+    return item, results
 
 
 def diagnosis():
@@ -90,12 +104,14 @@ def lines_of(path):
 
 @pytest.mark.parametrize(("freedom", "quantile"), [(1, 12.7062), (2, 4.3027), (4, 2.7764), (9, 2.2622), (29, 2.0452)])
 def test_students_quantile_is_the_printed_one(freedom, quantile):
-    assert student(freedom) == pytest.approx(quantile, abs=5e-5)
-    assert within(math.atan(student(freedom) / math.sqrt(freedom)), freedom) == pytest.approx(0.95)
+    assert student_quantile(freedom) == pytest.approx(quantile, abs=5e-5)
+    assert student_probability(math.atan(student_quantile(freedom) / math.sqrt(freedom)), freedom) == pytest.approx(
+        0.95
+    )
 
 
 def test_many_degrees_are_nearly_normal():
-    assert student(10_000) == pytest.approx(1.9602, abs=5e-5)
+    assert student_quantile(10_000) == pytest.approx(1.9602, abs=5e-5)
 
 
 def test_mean_deviation_and_interval_by_hand():
@@ -110,11 +126,11 @@ def test_mean_deviation_and_interval_by_hand():
 
 
 def test_latex_escapes_whatever_it_is_given():
-    assert escaped("a_b & 5 % of $x^2$ {#1} ~\\") == (
+    assert escape_latex("a_b & 5 % of $x^2$ {#1} ~\\") == (
         r"a\_b \& 5 \% of \$x\textasciicircum{}2\$ \{\#1\} \textasciitilde{}\textbackslash{}"
     )
-    assert escaped("−8.24 ± 1.47, μ – none") == r"$-$8.24 $\pm$ 1.47, $\mu$ -- none"
-    assert [escaped(character) for character in LATEX] == list(LATEX.values())
+    assert escape_latex("−8.24 ± 1.47, μ – none") == r"$-$8.24 $\pm$ 1.47, $\mu$ -- none"
+    assert [escape_latex(character) for character in LATEX] == list(LATEX.values())
 
 
 @pytest.mark.parametrize("name", [name for name in PAPER_ITEMS if name in TABLES])
@@ -135,31 +151,65 @@ def test_latex_tables_are_whole_and_hold_nothing_but_ascii(name, tmp_path):
         assert widths == {len(tabular[0])}
 
 
-def test_the_same_table_in_three_formats():
-    rows = [Row(["a | b", "1"], {"name": "a | b", "value": 1 / 3}, frozenset({1})), Row(["c", "–"], {"name": "c"})]
+def test_the_same_table_in_four_formats():
+    columns = [Column("x", "name", align="left"), Column("y", "value", "z", digits=1)]
+    rows = [TableRow({"name": "a | b", "value": 1 / 3}, frozenset({"value"})), TableRow({"name": "c"})]
     note, own = "of both.", "of one."
-    sections = [Section("one", [Column("x"), Column("y", "z")], rows, [note, own]), Section("two", [], [], [note])]
-    text = markdown(sections)
-    assert "| x | z: y |" in text
-    assert r"| a \| b | **1** |" in text
+    tables = [Table("one", columns, rows, [note, own]), Table("two", [], [], [note])]
+    text = to_markdown(tables)
+    assert "| x | z: y |\n| --- | ---: |" in text
+    assert r"| a \| b | **0.3** |" in text
     assert text.count(note) == 1
     assert text.index(own) < text.index("## two") < text.index(note)
-    assert comma_separated([row.raw for row in rows]) == f"name,value\na | b,{1 / 3}\nc,\n"
-    assert r"a \textbar{} b & \textbf{1} \\" in latex(sections, "it")
-    assert r"\label{tab:it-2}" in latex(sections, "it")
+    assert to_csv([row.values for row in rows]) == f"name,value\na | b,{1 / 3}\nc,\n"
+    assert r"a \textbar{} b & \textbf{0.3} \\" in to_latex(tables, "it")
+    assert r"\begin{tabular}{lr}" in to_latex(tables, "it")
+    assert r"\label{tab:it-2}" in to_latex(tables, "it")
+    console = Console(width=80, file=io.StringIO(), markup=False)
+    console.print(to_rich(tables[0]))
+    assert [line.split() for line in console.file.getvalue().splitlines() if "─" not in line] == [
+        ["one"], ["x", "z:", "y"], ["a", "|", "b", "0.3"], ["c", "–"], ["of", "both."], ["of", "one."]
+    ]  # fmt: skip
+
+
+def test_a_drawn_table_narrows_headings_before_cells_and_cuts_no_number():
+    columns = [Column("name", align="left", wraps=True), Column("a long heading", "n"), Column("both", wraps=True)]
+    table = Table("", columns, [TableRow({"name": "gem with-settings", "n": 1234567, "both": "12.5 ± 0.25"})])
+    # whole: names 17, the heading 14, "12.5 ± 0.25" 11, and two characters between columns
+    assert column_widths(table, table.cells(), 47) == [17, 14, 11]
+    assert column_widths(table, table.cells(), 42) == [17, 9, 11]  # the number itself takes 9
+    assert column_widths(table, table.cells(), 36) == [11, 9, 11]
+    assert column_widths(table, table.cells(), 10) == [4, 9, 4]  # "name", the number, "12.5"
+
+
+def test_what_a_column_makes_of_a_value():
+    values = {"share": 0.756, "mean": -1.25, "sd": 0.5, "one": 2.0, "none": None, "near": True, "far": False, "n": "x"}
+    columns = {
+        "76 %": Column("", "share", scale=100, unit=" %"),
+        "−1.2 ± 0.5": Column("", "mean", sd="sd", digits=1),
+        "2": Column("", "one", sd="none"),
+        "+2.00": Column("", "one", digits=2, sign="+"),
+        "–": Column("none"),
+        "yes": Column("near"),
+        "no": Column("far"),
+        "x": Column("", "n", unit=" %"),
+        "0.756!": Column("", lambda values: f"{values['share']}!"),
+    }
+    assert [column.cell(values) for column in columns.values()] == list(columns)
+    assert Column("absent").cell(values) == "–"
 
 
 def test_numbers_as_they_are_shown():
-    assert number(-1234.5, 1) == "−1,234.5"
-    assert number(-0.001, 2, "+") == "0.00"
-    assert number(0.5, 1, "+") == "+0.5"
-    assert number(None) == "–"
+    assert format_number(-1234.5, 1) == "−1,234.5"
+    assert format_number(-0.001, 2, "+") == "0.00"
+    assert format_number(0.5, 1, "+") == "+0.5"
+    assert format_number(None) == "–"
 
 
-# the paper's figures
+# the paper's numbers
 
 
-def test_the_papers_figures_belong_to_rows_that_exist():
+def test_the_papers_numbers_belong_to_rows_that_exist():
     assert published("table1", "split-cifar100")["samc"] == {"acc": 56.16, "acc_sd": 1.01, "bwt": -8.24, "bwt_sd": 1.47}
     assert published("table2", "split-mini-imagenet")["rule"]["acc"] == 44.10
     assert published("images-stored", "split-cifar100")[0.9] == 112.5
@@ -180,19 +230,19 @@ def test_the_papers_figures_belong_to_rows_that_exist():
 def small_table(accuracies, stream="split-cifar100"):
     """Rows by label, with the accuracies of their seeds; None is a run that is missing."""
     variants = {label: Variant(label, "gem", {}, label) for label in accuracies}
-    found = {}
+    results = {}
     for label, values in accuracies.items():
         for seed, acc in enumerate(values):
             made = None if acc is None else record(acc, -0.1, stream=stream, model="gem", seed=seed)
-            found[stream, variants[label], seed] = made
-    return Item("table1", "a table", always(*variants.values())), found
+            results[stream, variants[label], seed] = made
+    return Item("table1", "a table", on_every_stream(*variants.values())), results
 
 
-def test_a_row_stands_beside_the_papers(tmp_path):
-    item, found = small_table(
+def test_a_row_stands_next_to_the_papers(tmp_path):
+    item, results = small_table(
         {"gem": [0.50, 0.52, 0.54, 0.56, 0.58], "er": [0.49, None, 0.50], "samc": [None, None], "ours": [0.3]}
     )
-    publish(item, found, tmp_path, {})
+    publish(item, results, tmp_path, {})
     header, _, gem, er, samc, ours = table(tmp_path / "table1.md")
     assert header[:7] == [
         "method", "seeds", "ACC: ours", "ACC: 95 % interval", "ACC: paper", "ACC: difference", "ACC: within 2 sd"
@@ -213,47 +263,47 @@ def test_a_row_stands_beside_the_papers(tmp_path):
 
 
 def test_an_interval_of_two_seeds_ends_where_the_scale_does(tmp_path):
-    item, found = small_table({"gem": [0.5, 0.9]})
-    publish(item, found, tmp_path, {})
+    item, results = small_table({"gem": [0.5, 0.9]})
+    publish(item, results, tmp_path, {})
     *_, gem = table(tmp_path / "table1.md")
     assert gem[2:4] == ["**70.00 ± 28.28**", "0.00 to 100.00"]
     assert gem[8] == "−10.00 to −10.00"
 
 
 def test_accounts_may_differ_and_are_named_other_terms_may_not(tmp_path):
-    item, found = small_table({"gem": [0.5], "samc": [0.6]})
-    first, second = found
+    item, results = small_table({"gem": [0.5], "samc": [0.6]})
+    first, second = results
     in_values = record(0.6, stream="split-cifar100", accounting="values", model="samc")
-    publish(item, {**found, second: in_values}, tmp_path, {})
+    publish(item, {**results, second: in_values}, tmp_path, {})
     assert [row[13] for row in table(tmp_path / "table1.md")[2:]] == ["bytes", "values"]
     assert "Not all rows count their memory alike" in (tmp_path / "table1.md").read_text()
-    publish(item, found, tmp_path, {})
+    publish(item, results, tmp_path, {})
     assert "Not all rows" not in (tmp_path / "table1.md").read_text()
-    other = replace(found[second], fingerprint={**found[second].fingerprint, "epochs": 2})
+    other = replace(results[second], fingerprint={**results[second].fingerprint, "epochs": 2})
     with pytest.raises(
         DataError, match=r"'gem, seed 0' and 'samc, seed 0' .* epochs is 1 in the first, 2 in the second"
     ):
-        publish(item, {first: found[first], second: other}, tmp_path, {})
+        publish(item, {first: results[first], second: other}, tmp_path, {})
 
 
 def test_only_the_axis_of_a_figure_may_differ(tmp_path):
-    item, found = filled("memory-size", gaps=False, streams=["split-cifar10"])
-    budgets = {record.fingerprint["budget_images"] for record in found.values()}
+    item, results = filled("memory-size", gaps=False, streams=["split-cifar10"])
+    budgets = {record.fingerprint["budget_images"] for record in results.values()}
     assert budgets == {10, 20, 30, 40, 50}
-    assert len(publish(item, found, tmp_path, {})) == 3
+    assert len(publish(item, results, tmp_path, {})) == 3
     with pytest.raises(DataError, match="budget_images is 10 in the first, 20 in the second"):
-        by_stream(found)
+        by_stream(results)
 
 
 # the other tables
 
 
-def test_images_stored_ascend_beside_the_papers(tmp_path):
+def test_images_stored_ascend_next_to_the_papers(tmp_path):
     item = ITEMS["images-stored"]
-    found = found_of(
+    results = results_of(
         item, lambda stream, variant, seed, job: of_job(job, images=10 + seed) if variant.at in (0, 0.7) else None
     )
-    publish(item, found, tmp_path, {})
+    publish(item, results, tmp_path, {})
     rows = table(tmp_path / "images-stored.md")[2:]
     assert [float(row[0]) for row in rows] == [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
     assert rows[0][1:] == ["3", "11.0 ± 1.0", "10.0", "+10.0"]
@@ -267,15 +317,15 @@ def test_table3_in_proportion(tmp_path):
         "gem": {"current gradient": 40.0, "gradients": 60.0, "evaluation": 7.0, "total": 107.0},
         "samc": {"current gradient": 40.0, "saliency": 6.0, "autoencoder": 2.0, "evaluation": 7.0, "total": 127.0},
     }
-    found = found_of(
+    results = results_of(
         item,
         lambda stream, variant, seed, job: of_job(
             job, images={"gem": 10, "samc": 30}[variant.model], seconds=seconds[variant.model]
         ),
     )
-    key = next(key for key in found if key[1].model == "samc")
-    made = replace(found[key], memory={**found[key].memory, "memory_bytes": 60 * 1000})
-    publish(item, {**{k: v for k, v in found.items() if k[1].model == "gem"}, key: made}, tmp_path, {})
+    key = next(key for key in results if key[1].model == "samc")
+    made = replace(results[key], memory={**results[key].memory, "memory_bytes": 60 * 1000})
+    publish(item, {**{k: v for k, v in results.items() if k[1].model == "gem"}, key: made}, tmp_path, {})
     rows = {row["method"]: row for row in lines_of(tmp_path / "table3.csv") if row["part"] == "proportions"}
     assert float(rows["saved on images"]["ours"]) == pytest.approx(1 - 1000 / 3073)
     assert float(rows["saved on images"]["paper"]) == pytest.approx(1 - 137 / 413)
@@ -290,8 +340,8 @@ def test_table3_in_proportion(tmp_path):
 
 
 def test_the_theory_over_all_steps_and_images(tmp_path):
-    item, found = filled("theory")
-    publish(item, found, tmp_path, {})
+    item, results = filled("theory")
+    publish(item, results, tmp_path, {})
     first, last, every = lines_of(tmp_path / "theory.csv")
     assert (first["task"], last["task"], every["task"]) == ("1", "2", "all")
     assert last["acute"] == ""
@@ -304,10 +354,10 @@ def test_the_theory_over_all_steps_and_images(tmp_path):
     assert float(every["bound_holds"]) == pytest.approx(0.9)
     rows = table(tmp_path / "theory.md")
     assert rows[2][-3:] == ["exact", "20.0", "0.40"]
-    publish(item, dict.fromkeys(found), tmp_path, {})
+    publish(item, dict.fromkeys(results), tmp_path, {})
     assert table(tmp_path / "theory.md")[2][:2] == ["not run", "0"]
     with pytest.raises(DataError, match="run it with --diagnose"):
-        publish(item, {key: replace(made, diagnosis=None) for key, made in found.items()}, tmp_path, {})
+        publish(item, {key: replace(made, diagnosis=None) for key, made in results.items()}, tmp_path, {})
 
 
 def test_the_grids_best_point_can_be_pasted(tmp_path):
@@ -319,8 +369,8 @@ def test_the_grids_best_point_can_be_pasted(tmp_path):
         good = variant.settings.get("lr") == 0.03 and variant.settings.get("threshold", 0.4) == 0.4
         return of_job(job, 0.6 if good else 0.5)
 
-    found = found_of(item, make, ["split-cifar100"])
-    publish(item, found, tmp_path, {})
+    results = results_of(item, make, ["split-cifar100"])
+    publish(item, results, tmp_path, {})
     rows = {row[0]: row for row in table(tmp_path / "grid.md")[2:]}
     assert rows["finetune"] == ["finetune", "5 of 6", "lr 0.03", "60.00", "lr 1", "50.00"]
     assert rows["samc"][1:4] == ["54 of 54", "lr 0.03, threshold 0.4", "60.00"]
@@ -338,9 +388,9 @@ def test_the_grids_best_point_can_be_pasted(tmp_path):
 
 def test_a_grid_judged_on_test_images_is_refused(tmp_path):
     item = ITEMS["grid"]
-    found = found_of(item, lambda stream, variant, seed, job: of_job(job, tested_on="test"), quick=True)
+    results = results_of(item, lambda stream, variant, seed, job: of_job(job, tested_on="test"), quick=True)
     with pytest.raises(DataError, match="judged on held-out training images only"):
-        publish(item, found, tmp_path, {})
+        publish(item, results, tmp_path, {})
 
 
 # figures
@@ -349,8 +399,8 @@ def test_a_grid_judged_on_test_images_is_refused(tmp_path):
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("name", PAPER_ITEMS)
 def test_equal_records_give_equal_files(name, quick, tmp_path):
-    item, found = filled(name, quick=quick)
-    first, second = (publish(item, found, tmp_path / folder, {}) for folder in "ab")
+    item, results = filled(name, quick=quick)
+    first, second = (publish(item, results, tmp_path / folder, {}) for folder in "ab")
     kinds = ["csv", "md", "tex"] if name in TABLES else ["csv", "png", "svg"]
     assert sorted(path.name for path in first) == sorted(
         f"{name}.{kind}" for kind in (*kinds, *(["yaml"] if name == "grid" else []))
@@ -364,21 +414,21 @@ def test_equal_records_give_equal_files(name, quick, tmp_path):
 
 @pytest.mark.parametrize("name", ["first-task", "threshold", "memory-size"])
 def test_figures_of_a_few_runs_and_of_none(name, tmp_path):
-    item, found = filled(name)
-    first = next(iter(found))
-    few = {key: record if key == first else None for key, record in found.items()}
+    item, results = filled(name)
+    first = next(iter(results))
+    few = {key: record if key == first else None for key, record in results.items()}
     few_paths = publish(item, few, tmp_path / "few", {})
     assert [path.suffix for path in few_paths] == [".png", ".svg", ".csv"]
-    with Image.open(few_paths[0]) as one, Image.open(publish(item, found, tmp_path / "many", {})[0]) as many:
+    with Image.open(few_paths[0]) as one, Image.open(publish(item, results, tmp_path / "many", {})[0]) as many:
         assert many.width > 1.5 * one.width  # one panel, and three
-    assert [path.name for path in publish(item, dict.fromkeys(found), tmp_path / "none", {})] == [f"{name}.csv"]
+    assert [path.name for path in publish(item, dict.fromkeys(results), tmp_path / "none", {})] == [f"{name}.csv"]
 
 
-def test_the_figures_behind_a_curve(tmp_path):
-    item, found = filled("first-task", gaps=False, streams=["split-cifar10"])
-    publish(item, found, tmp_path, {})
+def test_the_numbers_behind_a_curve(tmp_path):
+    item, results = filled("first-task", gaps=False, streams=["split-cifar10"])
+    publish(item, results, tmp_path, {})
     rows = [row for row in lines_of(tmp_path / "first-task.csv") if row["variant"] == "gem"]
-    curves = [record.first_task_curve for (_, variant, _), record in found.items() if variant.label == "gem"]
+    curves = [record.first_task_curve for (_, variant, _), record in results.items() if variant.label == "gem"]
     assert [int(row["tasks_learnt"]) for row in rows] == [1, 2, 3, 4, 5]
     means, deviations = 100 * np.mean(curves, 0), 100 * np.std(curves, 0, ddof=1)
     np.testing.assert_allclose([float(row["first_task_accuracy_mean"]) for row in rows], means)
@@ -386,49 +436,49 @@ def test_the_figures_behind_a_curve(tmp_path):
 
 
 def test_a_figure_says_whose_memory_is_counted_otherwise():
-    _, found = filled("memory-size", gaps=False, streams=["split-cifar10"])
-    streams = by_stream(found, axis=("accounting", "budget_images"))
-    assert account(streams).startswith("SAMC: memory counted\nin colours only")
-    only = {stream: [each for each in runs if each.variant.model == "gem"] for stream, runs in streams.items()}
-    assert account(only) == ""
+    _, results = filled("memory-size", gaps=False, streams=["split-cifar10"])
+    streams = by_stream(results, axis=("accounting", "budget_images"))
+    assert accounting_text(streams).startswith("SAMC: memory counted\nin colours only")
+    only = {stream: [runs for runs in all_runs if runs.variant.model == "gem"] for stream, all_runs in streams.items()}
+    assert accounting_text(only) == ""
 
 
-def test_a_gallery_a_stream(tmp_path):
+def test_one_gallery_per_stream(tmp_path):
     rng = np.random.default_rng(0)
     remembered = [
-        Remembered(task, f"class {n}", rng.random((8, 8, 3)), rng.random((8, 8)), rng.random((8, 8)) > 0.5,
+        RememberedImage(task, f"class {n}", rng.random((8, 8, 3)), rng.random((8, 8)), rng.random((8, 8)) > 0.5,
                    rng.random((8, 8, 3)), 99)
         for task in range(12) for n in range(2)
     ]  # fmt: skip
     file = io.BytesIO()
     names = ("task", "name", "truth", "saliency", "mask", "completed", "nbytes")
-    np.savez_compressed(file, **{name: np.stack([getattr(each, name) for each in remembered]) for name in names})
-    item, found = filled("gallery", gaps=False)
-    pictures = {key: file.getvalue() for key in list(found)[:2]}
-    paths = publish(item, found, tmp_path, pictures)
+    np.savez_compressed(file, **{name: np.stack([getattr(image, name) for image in remembered]) for name in names})
+    item, results = filled("gallery", gaps=False)
+    pictures = {key: file.getvalue() for key in list(results)[:2]}
+    paths = publish(item, results, tmp_path, pictures)
     assert [path.name for path in paths] == ["gallery-split-cifar100.png", "gallery-split-cifar10.png"]
     with Image.open(paths[0]) as picture:
         assert picture.width > picture.height > 300
-    assert publish(item, dict.fromkeys(found), tmp_path, {}) == []
+    assert publish(item, dict.fromkeys(results), tmp_path, {}) == []
 
 
 def test_tasks_are_spread_from_the_first_to_the_last():
-    assert spread_over(list(range(20)), 5) == [0, 5, 10, 14, 19]
-    assert spread_over([3, 4], 5) == [3, 4]
+    assert choose_tasks(list(range(20)), 5) == [0, 5, 10, 14, 19]
+    assert choose_tasks([3, 4], 5) == [3, 4]
 
 
 # the page of results
 
 
-def test_the_page_shows_what_a_shelf_holds_and_names_what_it_does_not(tmp_path):
-    shelf = Shelf(tmp_path)
-    assert "0 of" in page(shelf)
-    assert "not run yet: split-cifar100: all 65 runs" in page(shelf)
+def test_the_page_shows_what_a_store_holds_and_names_what_it_does_not(tmp_path):
+    store = RecordStore(tmp_path)
+    assert "0 of" in results_page(store)
+    assert "not run yet: split-cifar100: all 65 runs" in results_page(store)
     for (_, variant, seed), job in ITEMS["table1"].jobs(["split-cifar100"]).items():
         if variant.label in ("samc", "gem") and seed < 4:
-            shelf.keep(job, Outcome(of_job(job, 0.5 + 0.01 * seed)))
-    text = page(shelf, beside="results/")
-    assert text == page(shelf, beside="results/")
+            store.keep(job, Outcome(of_job(job, 0.5 + 0.01 * seed)))
+    text = results_page(store, link="results/")
+    assert text == results_page(store, link="results/")
     assert text.startswith("# Results\n")
     assert "\n8 of " in text
     assert "Learnt on a machine (torch 2.13.0, samc 0.2.0)." in text
@@ -440,4 +490,4 @@ def test_the_page_shows_what_a_shelf_holds_and_names_what_it_does_not(tmp_path):
     assert "(results/threshold.png)" in text  # its threshold of 0.7
     assert "gallery-" not in text
     assert [f"## {name}: " in text for name in ITEMS] == [True] * len(ITEMS)
-    assert "| gem | 2 of 3 | **52.50 ± 0.71** |" in page(shelf, seeds=(2, 3, 7))
+    assert "| gem | 2 of 3 | **52.50 ± 0.71** |" in results_page(store, seeds=(2, 3, 7))

@@ -12,8 +12,8 @@ import torch
 from rich.console import Console
 
 from samc.cli import run as cli_run
-from samc.cli import seeds
-from samc.cli.progress import bar, live
+from samc.cli.progress import bar_watcher, live_progress
+from samc.cli.seeds import parse_seeds
 from samc.errors import ConfigError, DataError
 from samc.experiments import local
 from samc.gradients import flat_parameters
@@ -44,11 +44,11 @@ def left(folder):
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "seeds"),
     [("0-4", (0, 1, 2, 3, 4)), ("0,2,5", (0, 2, 5)), ("0-2,7", (0, 1, 2, 7)), ("7, 0-1", (7, 0, 1)), ("3-3", (3,))],
 )
-def test_texts_that_name_seeds(text, found):
-    assert seeds.parse(text) == found
+def test_texts_that_name_seeds(text, seeds):
+    assert parse_seeds(text) == seeds
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_texts_that_name_seeds(text, found):
 )
 def test_texts_that_do_not(samc, tmp_path, text, words):
     with pytest.raises(ConfigError) as error:
-        seeds.parse(text)
+        parse_seeds(text)
     assert words in str(error.value)
     code, out, err = samc("run", *QUICK, f"--seeds={text}")
     assert (code, out, err) == (2, "", f"samc: {error.value}\n")
@@ -183,8 +183,8 @@ def test_a_finished_seed_outlives_an_interrupt(samc, tmp_path, monkeypatch):
 def test_all_seeds_share_one_display():
     console = Console(file=io.StringIO(), force_terminal=True, width=160)
     stream = coloured_squares(per_class=10)
-    with live(console) as progress:
-        for watcher in [bar(progress, f"gem, seed {seed}") for seed in (0, 1)]:
+    with live_progress(console) as progress:
+        for watcher in [bar_watcher(progress, f"gem, seed {seed}") for seed in (0, 1)]:
             run(stream, GEM(6, (3, 12, 12)), watchers=[watcher])
         assert progress.finished
     shown = console.file.getvalue()

@@ -7,13 +7,13 @@ import typer
 from rich.console import Console
 
 from samc.cli.drawing import draw
-from samc.cli.progress import bar, live
+from samc.cli.progress import bar_watcher, live_progress
 from samc.device import choose
 from samc.errors import OutputError
 from samc.experiments.demo import demo as run_demo
 from samc.record import claimed_folder
-from samc.report.gallery import draw as draw_gallery
-from samc.report.table import summary
+from samc.report.gallery import draw_gallery
+from samc.report.summary import summary_table
 
 
 def demo(
@@ -32,16 +32,16 @@ def demo(
       samc demo --seed 1 --out runs/demo-1
     """
     console = Console(markup=False, highlight=False)
-    where = choose(device)
+    chosen = choose(device)
     picture = out / "memory.png"
     if out.is_dir() and any(out.iterdir()) and not picture.exists():
-        raise OutputError(f"{out} holds something else than a demo; choose another --out")
+        raise OutputError(f"{out} holds something other than a demo; choose another --out")
     with claimed_folder(out):
-        with live(console) as progress:
-            records, remembered = run_demo(seed, where, lambda name: bar(progress, name))
+        with live_progress(console) as progress:
+            records, remembered = run_demo(seed, chosen, lambda name: bar_watcher(progress, name))
         memory = records["samc"].memory
-        budget = f"at most {memory['budget_bytes']:,} bytes of memory a task"
-        draw(summary(records, f"split-synthetic, seed {seed}, {budget}"))
+        budget = f"at most {memory['budget_bytes']:,} bytes of memory per task"
+        draw(summary_table(records, f"split-synthetic, seed {seed}, {budget}"))
         draw_gallery(
             remembered,
             picture,

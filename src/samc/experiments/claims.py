@@ -15,7 +15,7 @@ from samc.gradients import Batch, descend, flat_parameters, gradient
 from samc.saliency import eval_mode
 from samc.similarity import psnr, squared_error, ssim
 
-SHORT = 0.01
+SHORT_STEP = 0.01
 # Lemma 1 speaks of a step that is small enough; a hundredth of the applied one stands for that
 
 
@@ -88,16 +88,16 @@ def examine_step(
     completed: Sequence[Batch],
     truths: Mapping[int, Batch],
 ) -> list[StepClaims]:
-    """What a step did to each past task. The two networks are copies: their running statistics are used up."""
+    """What a step did to each past task. The two networks are copies: their running statistics are changed."""
     # the step is read off the parameters, so that it is the applied one whatever rule made it
     applied = (flat_parameters(before).double() - flat_parameters(after).double()) / lr
     short = copy.deepcopy(before)
-    descend(short, applied.float(), SHORT * lr)
+    descend(short, applied.float(), SHORT_STEP * lr)
     g = gradient(before, [batch])[0].double()
-    found = []
+    claims = []
     for memory in completed:
-        completed_g, true_g = (gradient(before, [each])[0].double() for each in (memory, truths[memory.task]))
-        found.append(
+        completed_g, true_g = (gradient(before, [images])[0].double() for images in (memory, truths[memory.task]))
+        claims.append(
             StepClaims(
                 task=batch.task,
                 step=number,
@@ -111,7 +111,7 @@ def examine_step(
                 reference_cosine=float(F.cosine_similarity(completed_g, true_g, dim=0)),
             )
         )
-    return found
+    return claims
 
 
 @torch.no_grad()
@@ -130,10 +130,10 @@ def examine_memory(
     masks: Bool[np.ndarray, "n h w"],
     threshold: float,
 ) -> MemoryClaims:
-    """How far a completed memory is from the truth, in pixels and in what the network makes of it."""
+    """How far a completed memory is from the truth, in pixels and in the network's output."""
     errors, bounds = output_errors(model, truth, completed), output_bounds(truth.x, completed, threshold)
-    true, made = truth.x.cpu().numpy(), completed.cpu().numpy()
-    inside, outside = squared_error(true, made, masks), squared_error(true, made, ~masks)
+    true, filled = truth.x.cpu().numpy(), completed.cpu().numpy()
+    inside, outside = squared_error(true, filled, masks), squared_error(true, filled, ~masks)
     return MemoryClaims(
         tasks_learnt=tasks_learnt,
         task=truth.task,
@@ -145,8 +145,8 @@ def examine_memory(
         squared_error_outside=outside,
         psnr_inside=psnr(inside),
         psnr_outside=psnr(outside),
-        ssim_inside=ssim(true, made, masks),
-        ssim_outside=ssim(true, made, ~masks),
+        ssim_inside=ssim(true, filled, masks),
+        ssim_outside=ssim(true, filled, ~masks),
     )
 
 
@@ -154,9 +154,9 @@ def examine_memory(
 def output_errors(model: nn.Module, truth: Batch, completed: Float[Tensor, "n c h w"]) -> Float[Tensor, "n"]:
     """|f(x) − f(x̃)| for each image: f is the label's logit, on running statistics; the model is returned as found."""
     with eval_mode(model):
-        true, made = (model(x, truth.task) for x in (truth.x, completed))
+        true, filled = (model(x, truth.task) for x in (truth.x, completed))
     label = model.local(truth.y, truth.task)[:, None]  # type: ignore[operator]
-    return (true - made).gather(1, label)[:, 0].abs()
+    return (true - filled).gather(1, label)[:, 0].abs()
 
 
 def output_bounds(

@@ -1,4 +1,4 @@
-"""Jobs on Ray: on the machines of a cluster, or on this one alone; a job whose worker is lost goes to another."""
+"""The executor on Ray: jobs on the machines of a cluster, or on this one alone; a lost worker's job goes to another."""
 
 import os
 import pickle
@@ -13,23 +13,23 @@ import torch
 
 from samc.device import choose
 from samc.errors import ConfigError
-from samc.experiments.jobs import Job, News, Outcome, learn
-from samc.experiments.joining import installed, joined
-from samc.experiments.local import attempt
-from samc.experiments.watching import Narrator
+from samc.experiments.jobs import Job, OnProgress, Outcome, learn
+from samc.experiments.local import pickled_end
+from samc.experiments.progress import ProgressNarrator
+from samc.experiments.ray_connection import connected, import_ray
 
 TRIES = 4
-# how often a job is begun whose worker is lost; a machine that is taken away is no fault of the job's
+# how often a job is started whose worker is lost; a machine that is taken away is no fault of the job's
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """The engine `ray`, at an address (`auto`, or host:port), or a Ray of its own on this machine without one.
+class RayCluster:
+    """A Ray cluster at an address (`auto`, or host:port), or a Ray of its own on this machine without one.
 
-    `threads` is how many a job uses on a CPU. What is learnt depends on it, so that it is the same on every machine: as
-    many as this process has, where it is not given. `gpus` is how much of a GPU a job takes on `cuda`, or how many.
-    Without `at_once` as many jobs run as there is room for, machines that join later included. A Ray that this process
-    is connected to already is used, and stays.
+    `threads` is how many a job uses on a CPU. Results depend on it, so that it is the same on every machine: as many as
+    this process has, where it is not given. `gpus` is how much of a GPU a job takes on `cuda`, or how many. Without
+    `at_once` as many jobs run as there is room for, machines that join later included. A Ray that this process is
+    connected to already is used, and stays.
     """
 
     at_once: int | None
@@ -40,53 +40,53 @@ class Cluster:
     gpus: float | None = None
 
     def __post_init__(self) -> None:
-        installed()
+        import_ray()
         if self.gpus is not None and not (0 < self.gpus <= 1 or (self.gpus > 1 and self.gpus.is_integer())):
             raise ConfigError(f"a job takes a part of one GPU, such as 0.2, or whole ones, got {self.gpus:g}")
 
-    def run(self, jobs: Iterable[Job], news: News | None) -> Iterator[tuple[Job, Outcome | Exception]]:
-        """Each job with what came of it, as they end. An error of the job's own is its end; it is not begun again."""
-        ray = installed()
-        ahead, again, begun, tries = iter(jobs), list[Job](), list[Job](), Counter[Job]()
+    def run(self, jobs: Iterable[Job], on_progress: OnProgress | None) -> Iterator[tuple[Job, Outcome | Exception]]:
+        """Each job with its outcome or error, as they end. A job that failed by itself is not started again."""
+        ray = import_ray()
+        ahead, again, started, tries = iter(jobs), list[Job](), list[Job](), Counter[Job]()
         running: dict[Any, Job] = {}
         with ExitStack() as closing:
             closing.enter_context(
-                joined(self.address, self.cores(), shared=self.device != "cpu" and (self.gpus or 1) < 1)
+                connected(self.address, self.cores(), shared=self.device != "cpu" and (self.gpus or 1) < 1)
             )
-            closing.callback(stop, ray, running)
-            device = self.found_device(ray)
+            closing.callback(cancel, ray, running)
+            device = self.choose_device(ray)
             share = self.share(device)
-            remote = ray.remote(serve).options(max_retries=0, **share)  # lost ones are counted here
-            given = (device, self.data_dir, self.threads_on(device), Path.cwd())
-            mailbox = Mailbox(ray) if news else None
+            remote = ray.remote(serve).options(max_retries=0, **share)  # tries are counted here
+            arguments = (device, self.data_dir, self.threads_on(device), Path.cwd())
+            mailbox = Mailbox(ray) if on_progress else None
             while True:
-                room = self.at_once or self.room(ray, share, begun=bool(begun))
-                while len(running) < room and (asked := again.pop() if again else next(ahead, None)):
-                    running[remote.remote(asked, *given, mailbox and mailbox.queue, len(begun))] = asked
-                    begun.append(asked)
-                    if news:
-                        news(asked, {"shown": "waiting for a place on the cluster"})
+                room = self.at_once or self.room(ray, share, started=bool(started))
+                while len(running) < room and (job := again.pop() if again else next(ahead, None)):
+                    running[remote.remote(job, *arguments, mailbox and mailbox.queue, len(started))] = job
+                    started.append(job)
+                    if on_progress:
+                        on_progress(job, {"status": "waiting for a place on the cluster"})
                 if not running:
                     return
-                awaited = [*running, mailbox.letter] if mailbox and mailbox.letter else [*running]
+                awaited = [*running, mailbox.message] if mailbox and mailbox.message else [*running]
                 (ready, *_), _ = ray.wait(awaited)
                 if ready not in running:
                     assert mailbox is not None
                     for number, fields in mailbox.read():
-                        if news and begun[number] in running.values():
-                            news(begun[number], fields)
+                        if on_progress and started[number] in running.values():
+                            on_progress(started[number], fields)
                     continue
-                asked = running.pop(ready)
-                end = ended(ray, ready, asked)
+                job = running.pop(ready)
+                end = end_of(ray, ready, job)
                 if end is None:
-                    tries[asked] += 1
-                    if tries[asked] < TRIES:
-                        again.append(asked)
+                    tries[job] += 1
+                    if tries[job] < TRIES:
+                        again.append(job)
                         continue
-                    end = lost(asked)
-                yield asked, end
+                    end = worker_lost(job)
+                yield job, end
 
-    def found_device(self, ray: Any) -> str:
+    def choose_device(self, ray: Any) -> str:
         if self.device != "auto":
             return self.device
         return "cuda" if ray.cluster_resources().get("GPU") else "cpu"
@@ -95,7 +95,7 @@ class Cluster:
         return self.threads or (torch.get_num_threads() if device == "cpu" else None)
 
     def share(self, device: str) -> dict[str, float]:
-        """What of a machine a job takes; on a GPU it keeps one core busy with handing out work."""
+        """What of a machine a job takes; on a GPU it keeps one core busy with launching kernels."""
         if device == "cuda":
             return {"num_cpus": 1.0, "num_gpus": float(self.gpus or 1)}
         return {"num_cpus": float(self.threads_on(device) or 1)}
@@ -104,38 +104,38 @@ class Cluster:
         """How many a Ray of our own is told to have: enough for the jobs at once, or those there are."""
         return self.at_once and self.at_once * int(self.share(self.device)["num_cpus"])
 
-    def room(self, ray: Any, share: dict[str, float], begun: bool) -> int:
-        """How many jobs fit on the machines there are. With none left in the midst of it, Ray waits for another."""
+    def room(self, ray: Any, share: dict[str, float], started: bool) -> int:
+        """How many jobs fit on the machines there are. Once jobs have started, Ray waits for another."""
         alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        places = sum(fitting(node, share) for node in alive)
-        if not places and not begun:
-            asked = " and ".join(f"{number:g} {name[4:].upper()}" for name, number in share.items())
-            raise ConfigError(f"no machine of the cluster has {asked} for a job; use fewer threads or less of a GPU")
+        places = sum(places_on(node, share) for node in alive)
+        if not places and not started:
+            needed = " and ".join(f"{number:g} {name[4:].upper()}" for name, number in share.items())
+            raise ConfigError(f"no machine of the cluster has {needed} for a job; use fewer threads or less of a GPU")
         return max(1, places)
 
 
 class Mailbox:
-    """News on their way here, a letter at a time. Should its machine be lost, the news end; the work does not."""
+    """Reports of progress on their way here, one at a time. If its machine is lost, they end; the work does not."""
 
     def __init__(self, ray: Any):
         self.ray = ray
         here = ray.get_runtime_context().get_node_id()
-        beside_us = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=True)
-        self.queue = ray.util.queue.Queue(actor_options={"num_cpus": 0, "scheduling_strategy": beside_us}).actor
-        self.letter = self.queue.get.remote()
+        near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=True)
+        self.queue = ray.util.queue.Queue(actor_options={"num_cpus": 0, "scheduling_strategy": near}).actor
+        self.message = self.queue.get.remote()
 
     def read(self) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
-            letter = self.ray.get(self.letter)
+            message = self.ray.get(self.message)
         except self.ray.exceptions.RayError:
-            self.letter = None
+            self.message = None
             return
-        self.letter = self.queue.get.remote()
-        yield letter
+        self.message = self.queue.get.remote()
+        yield message
 
 
 def serve(
-    asked: Job,
+    job: Job,
     device: str,
     data_dir: Path | None,
     threads: int | None,
@@ -143,23 +143,23 @@ def serve(
     queue: Any,
     number: int,
 ) -> bytes:
-    """A job in a worker, packed as it ended; paths in its settings are meant from where the user stands."""
+    """A job in a worker, and its pickled end; paths in its settings are relative to the folder that the user is in."""
 
     def tell(**fields: Any) -> None:
         queue.put_nowait.remote((number, fields))
 
-    def work() -> Outcome:
+    def learn_job() -> Outcome:
         with suppress(OSError):  # another machine may not have it
             os.chdir(home)
         if threads is not None:
             torch.set_num_threads(threads)
-        return learn(asked, data_dir, choose(device), [Narrator(tell)] if queue else [])
+        return learn(job, data_dir, choose(device), [ProgressNarrator(tell)] if queue else [])
 
-    return attempt(work)
+    return pickled_end(learn_job)
 
 
-def ended(ray: Any, ready: Any, asked: Job) -> Outcome | Exception | None:
-    """What came of a job; nothing, if its worker, its machine or what it sent is lost."""
+def end_of(ray: Any, ready: Any, job: Job) -> Outcome | Exception | None:
+    """A job's outcome or error; None if its worker, its machine or what it sent is lost."""
     problems = ray.exceptions
     try:
         return pickle.loads(ray.get(ready))[1]
@@ -170,23 +170,23 @@ def ended(ray: Any, ready: Any, asked: Job) -> Outcome | Exception | None:
         problems.ObjectLostError,
     ):
         return None
-    except problems.RayError as error:  # it could not even be begun, for want of a package perhaps
+    except problems.RayError as error:  # it could not even be started, for want of a package perhaps
         reason = str(error).strip().rpartition("\n")[2]
-        return RuntimeError(f"Ray could not run {asked.config.model}, seed {asked.config.seed}: {reason}")
+        return RuntimeError(f"Ray could not run {job.config.model}, seed {job.config.seed}: {reason}")
 
 
-def lost(asked: Job) -> Exception:
-    model, seed = asked.config.model, asked.config.seed
+def worker_lost(job: Job) -> Exception:
+    model, seed = job.config.model, job.config.seed
     hint = "out of memory, most likely: try fewer jobs at once"
     return RuntimeError(f"the worker that learnt {model}, seed {seed}, was lost {TRIES} times; {hint}")
 
 
-def stop(ray: Any, running: dict[Any, Job]) -> None:
+def cancel(ray: Any, running: dict[Any, Job]) -> None:
     for reference in running:
         ray.cancel(reference, force=True)
 
 
-def fitting(node: dict[str, float], share: dict[str, float]) -> int:
+def places_on(node: dict[str, float], share: dict[str, float]) -> int:
     """How many jobs a machine has room for. A part of a GPU is a part of one: what is left of two stays apart."""
     places = int(node.get("CPU", 0) // share["num_cpus"])
     if gpus := share.get("num_gpus"):

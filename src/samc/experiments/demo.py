@@ -1,11 +1,11 @@
-"""The demo: finetune, GEM and SAMC on the embedded stream at equal true bytes, and a look into SAMC's memory."""
+"""The demo: finetune, GEM and SAMC on the embedded stream at equal true bytes, and what SAMC's memory holds."""
 
 from collections.abc import Callable
 
 import torch
 
 from samc.config import resolve
-from samc.experiments.pictures import Remembered, Witness
+from samc.experiments.pictures import PictureCollector, RememberedImage
 from samc.learners import build, method
 from samc.protocol import Watcher, run
 from samc.record import RunRecord
@@ -15,13 +15,13 @@ MODELS = ("finetune", "gem", "samc")
 
 
 def demo(
-    seed: int, device: torch.device, watcher: Callable[[str], Watcher]
-) -> tuple[dict[str, RunRecord], list[Remembered]]:
-    """Run the three methods; `watcher` makes one for each, by its name."""
+    seed: int, device: torch.device, make_watcher: Callable[[str], Watcher]
+) -> tuple[dict[str, RunRecord], list[RememberedImage]]:
+    """Run the three methods; `make_watcher` gives each a watcher, by its name."""
     configs = {name: resolve({"model": name, "seed": seed}, method(name).settings)[0] for name in MODELS}
     stream = split_synthetic(seed)
-    records, witness = {}, Witness()
+    records, collector = {}, PictureCollector()
     for name, config in configs.items():
-        watchers = [watcher(name), *([witness] if name == "samc" else [])]
+        watchers = [make_watcher(name), *([collector] if name == "samc" else [])]
         records[name] = run(stream, build(config, stream, device), watchers=watchers, config=config.as_dict())
-    return records, witness.remembered(per_task=3)
+    return records, collector.remembered(per_task=3)

@@ -1,4 +1,4 @@
-"""The diagnosis of a SAMC run: looks on, keeps true images aside, and says how far the paper's claims held."""
+"""The diagnosis of a SAMC run: watches it, keeps true images aside, and measures how far the paper's claims held."""
 
 import copy
 import math
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from samc.clock import Clock
 from samc.errors import ConfigError
-from samc.experiments.claims import SHORT, MemoryClaims, StepClaims, examine_memory, examine_step
+from samc.experiments.claims import SHORT_STEP, MemoryClaims, StepClaims, examine_memory, examine_step
 from samc.gradients import Batch
 from samc.learners.base import Learner, StepStats
 from samc.learners.samc import SAMC
@@ -21,14 +21,14 @@ from samc.protocol import Watcher
 from samc.streams.base import Stream, Task
 
 STEPS_PER_TASK = 5
-# how many steps of each task after the first are looked at, the first and the last among them
+# how many steps of each task after the first are measured, the first and the last among them
 
 NOTES = {
     "true images": "kept aside for this diagnosis only: the method never sees them, and its memory does not count them",
     "lemma 1": "loss of the completed memory before and after the applied step, and after a step "
-    f"{SHORT:g} times as long; acute where the applied step has no negative product with the memory's gradient",
+    f"{SHORT_STEP:g} times as long; acute where the applied step has no negative product with the memory's gradient",
     "lemma 2": "|f(x) - f(x~)| of the label's logit in eval mode against threshold * max|x - x~| * sqrt(d), "
-    "d values an image (printed with d^-2 in the paper, sqrt(d) in its proof)",
+    "d values per image (printed with d^-2 in the paper, sqrt(d) in its proof)",
     "theorem 1": "sign of the current gradient's product with the completed memory's gradient against that with the "
     "true images' gradient, before projection",
     "reconstruction": "over all pixels of a task's memory together; inside is what the codec kept, outside what it "
@@ -37,11 +37,11 @@ NOTES = {
 
 
 class Diagnosis(Watcher):
-    """Measures at chosen steps and after each task, on copies: the run goes on as if nobody had looked."""
+    """Measures at chosen steps and after each task, on copies: the run goes on as if nothing had been measured."""
 
     def __init__(self) -> None:
-        self.aside: dict[int, deque[tuple[Tensor, int]]] = {}
-        self.most_aside_bytes = 0
+        self.true_images: dict[int, deque[tuple[Tensor, int]]] = {}
+        self.most_true_bytes = 0
         self.truths: dict[int, Batch] = {}
         self.before: torch.nn.Module | None = None
         self.steps: list[StepClaims] = []
@@ -51,23 +51,23 @@ class Diagnosis(Watcher):
         if not isinstance(learner, SAMC):
             name = type(learner).__name__.lower()
             raise ConfigError(
-                f"--diagnose looks at completed memories, {name} has none; use --model samc or leave it out"
+                f"--diagnose measures completed memories, {name} has none; use --model samc or leave it out"
             )
         if learner.memory.tasks:
             raise ConfigError("--diagnose needs to see every image that is remembered; begin with an empty memory")
         self.learner = learner
         self.clock = Clock(learner.device)
-        self.chosen = [spread(count, STEPS_PER_TASK) for count in steps]
+        self.chosen = [evenly_spread(count, STEPS_PER_TASK) for count in steps]
 
     def before_step(self, task: Task, number: int, x: Tensor, y: Tensor) -> None:
-        self.aside.setdefault(task.id, deque()).extend(zip(x.cpu(), y.tolist(), strict=True))
+        self.true_images.setdefault(task.id, deque()).extend(zip(x.cpu(), y.tolist(), strict=True))
         if self.truths and number in self.chosen[task.id]:
             with self.clock("diagnosis"):
                 self.batch = Batch(self.learner.admit_images(x), y.to(self.learner.device, torch.int64), task.id)
                 self.before = copy.deepcopy(self.learner.model)
 
     def step(self, task: Task, number: int, x: Tensor, stats: StepStats) -> None:
-        self.forget()
+        self.drop_forgotten()
         if self.before is not None:
             with self.clock("diagnosis"):
                 after, past = copy.deepcopy(self.learner.model), self.learner.past()
@@ -82,13 +82,13 @@ class Diagnosis(Watcher):
                 )
             self.before = None
 
-    def forget(self) -> None:
-        """First in, first out: a task's memory holds the newest images that it was shown, and so do we."""
+    def drop_forgotten(self) -> None:
+        """First in, first out: a task's memory holds the newest images that it was shown, and so does this."""
         for task, images in self.learner.memory.images_per_task.items():
-            while len(self.aside[task]) > images:
-                self.aside[task].popleft()
-        size = sum(x.nbytes for pairs in self.aside.values() for x, _ in pairs)
-        self.most_aside_bytes = max(self.most_aside_bytes, size)
+            while len(self.true_images[task]) > images:
+                self.true_images[task].popleft()
+        size = sum(x.nbytes for pairs in self.true_images.values() for x, _ in pairs)
+        self.most_true_bytes = max(self.most_true_bytes, size)
 
     def evaluated(self, tasks_learnt: int, accuracies: list[float]) -> None:
         """Between two tasks: completed memories are now what the next task will replay."""
@@ -96,7 +96,7 @@ class Diagnosis(Watcher):
             return
         learner = self.learner
         with self.clock("diagnosis"):
-            self.truths = {task: self.truth(task) for task in learner.memory.tasks}
+            self.truths = {task: self.true_batch(task) for task in learner.memory.tasks}
             for task, truth in self.truths.items():
                 images, masks, _ = learner.memory.recall(task)
                 completed = learner.complete(images, masks)
@@ -111,61 +111,61 @@ class Diagnosis(Watcher):
                     )
                 )
 
-    def truth(self, task: int) -> Batch:
+    def true_batch(self, task: int) -> Batch:
         """The true images of a task's memory, in its order."""
-        images, labels = zip(*self.aside[task], strict=True)
+        images, labels = zip(*self.true_images[task], strict=True)
         y = torch.tensor(labels)
         assert y.tolist() == self.learner.memory.recall(task)[2].tolist(), "the memory is not first in, first out"
         # laid out as completed images are: where nothing was lost, the same bits must come out of the network
         x = self.learner.admit_images(torch.stack(images)).contiguous(memory_format=torch.channels_last)
         return Batch(x, y.to(self.learner.device), task)
 
-    def found(self) -> dict[str, Any]:
-        """For the record: what was measured, task by task in short and then everything."""
+    def report(self) -> dict[str, Any]:
+        """For the record: what was measured, summarised by task and then in full."""
         return {
             "notes": NOTES,
-            "true_bytes_aside": self.most_aside_bytes,
+            "true_bytes_aside": self.most_true_bytes,
             "seconds": self.clock.seconds().get("diagnosis", 0.0),
             "tasks": [
-                in_short([c for c in self.steps if c.past_task == last.task], last)
+                summarise([c for c in self.steps if c.past_task == last.task], last)
                 for last in self.memories
                 if last.tasks_learnt == self.memories[-1].tasks_learnt
             ],
-            "steps": [plain(asdict(claims)) for claims in self.steps],
-            "memories": [plain(asdict(claims)) for claims in self.memories],
+            "steps": [as_json(asdict(claims)) for claims in self.steps],
+            "memories": [as_json(asdict(claims)) for claims in self.memories],
         }
 
 
-def spread(count: int, wanted: int) -> set[int]:
-    """So many of `count` steps, evenly spread from the first to the last; all of them if there are fewer."""
+def evenly_spread(count: int, wanted: int) -> set[int]:
+    """So many of `count` places, from the first to the last; all of them if there are fewer."""
     return {round(number) for number in torch.linspace(0, count - 1, min(wanted, count)).tolist()}
 
 
-def in_short(steps: Sequence[StepClaims], last: MemoryClaims) -> dict[str, Any]:
-    """One past task over all its measured steps, and its memory as the run left it; a share is None of nothing."""
+def summarise(steps: Sequence[StepClaims], last: MemoryClaims) -> dict[str, Any]:
+    """One past task over all its measured steps, and its memory as the run left it; a mean of nothing is None."""
     acute, obtuse = [c for c in steps if c.acute], [c for c in steps if not c.acute]
-    short = {
+    summary = {
         "task": last.task,
         "measured_steps": len(steps),
-        "acute": share(c.acute for c in steps),
-        "fell_when_acute": share(c.fell for c in acute),
-        "fell_when_acute_after_short_step": share(c.fell_after_short_step for c in acute),
-        "fell_when_obtuse": share(c.fell for c in obtuse),
-        "signs_agree": share(c.signs_agree for c in steps),
-        "truly_acute_when_acute": share(c.product_true > 0 for c in steps if c.product_completed > 0),
-        "reference_cosine": share(c.reference_cosine for c in steps),
+        "acute": mean(c.acute for c in steps),
+        "fell_when_acute": mean(c.fell for c in acute),
+        "fell_when_acute_after_short_step": mean(c.fell_after_short_step for c in acute),
+        "fell_when_obtuse": mean(c.fell for c in obtuse),
+        "signs_agree": mean(c.signs_agree for c in steps),
+        "truly_acute_when_acute": mean(c.product_true > 0 for c in steps if c.product_completed > 0),
+        "reference_cosine": mean(c.reference_cosine for c in steps),
     }
-    return plain(short | {name: value for name, value in asdict(last).items() if name != "tasks_learnt"})
+    return as_json(summary | {name: value for name, value in asdict(last).items() if name != "tasks_learnt"})
 
 
-def plain(figures: dict[str, Any]) -> dict[str, Any]:
-    """As JSON can have it: None for the PSNR of what is exact, and for what a diverged network says."""
+def as_json(measures: dict[str, Any]) -> dict[str, Any]:
+    """With None for what JSON cannot hold: the PSNR of what is exact, and the output of a diverged network."""
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in figures.items()
+        for name, value in measures.items()
     }
 
 
-def share(values: Iterable[float]) -> float | None:
+def mean(values: Iterable[float]) -> float | None:
     values = [float(value) for value in values]
     return fmean(values) if values else None

@@ -12,7 +12,7 @@ import torch
 
 from samc.config import RunConfig, resolve
 from samc.experiments.diagnosis import Diagnosis
-from samc.experiments.pictures import PICTURES, Witness
+from samc.experiments.pictures import PICTURES, PictureCollector
 from samc.learners import build, method
 from samc.memory.file import FILE as MEMORY
 from samc.protocol import Watcher, run
@@ -57,20 +57,20 @@ class Outcome:
     files: dict[str, bytes] = field(default_factory=dict)
 
 
-News = Callable[[Job, dict[str, Any]], None]
-# told how a job goes on: what its narrator tells, by name
+OnProgress = Callable[[Job, dict[str, Any]], None]
+# called with a job and what its narrator tells, by name
 
 
 @runtime_checkable
-class Engine(Protocol):
+class Executor(Protocol):
     """Where jobs are learnt. A job is asked for only when there is room for it, and each comes back once."""
 
-    def run(self, jobs: Iterable[Job], news: News | None) -> Iterator[tuple[Job, Outcome | Exception]]: ...
+    def run(self, jobs: Iterable[Job], on_progress: OnProgress | None) -> Iterator[tuple[Job, Outcome | Exception]]: ...
 
 
-def learn(asked: Job, data_dir: Path | None, device: torch.device, watchers: Sequence[Watcher] = ()) -> Outcome:
+def learn(job: Job, data_dir: Path | None, device: torch.device, watchers: Sequence[Watcher] = ()) -> Outcome:
     """Learn a job's stream from beginning to end."""
-    config = asked.config
+    config = job.config
     stream = open_stream(
         config.dataset,
         data_dir=data_dir,
@@ -82,22 +82,22 @@ def learn(asked: Job, data_dir: Path | None, device: torch.device, watchers: Seq
         tested_on=config.tested_on,
     )
     learner = build(config, stream, device)
-    diagnosis = Diagnosis() if asked.diagnose else None
-    witness = Witness() if asked.pictures else None
+    diagnosis = Diagnosis() if job.diagnose else None
+    collector = PictureCollector() if job.pictures else None
     record = run(
         stream,
         learner,
         batch_size=config.batch_size,
         n_epochs=config.n_epochs,
-        watchers=[*watchers, *(each for each in (diagnosis, witness) if each)],
+        watchers=[*watchers, *(watcher for watcher in (diagnosis, collector) if watcher)],
         config=config.as_dict(),
     )
     files = {}
     if diagnosis:
-        record = replace(record, diagnosis=diagnosis.found())
-    if witness:
-        files[PICTURES] = witness.packed()
-    if asked.keep_memory and has_memory(config):
+        record = replace(record, diagnosis=diagnosis.report())
+    if collector:
+        files[PICTURES] = collector.pack()
+    if job.keep_memory and has_memory(config):
         with tempfile.TemporaryDirectory() as folder:
             learner.memory.save(Path(folder) / MEMORY)  # type: ignore[attr-defined]
             files[MEMORY] = (Path(folder) / MEMORY).read_bytes()

@@ -1,4 +1,4 @@
-"""Jobs on this machine: side by side in processes of their own, each of which learns one after the other."""
+"""Executors on this machine: jobs one after the other in this process, or side by side in processes of their own."""
 
 import multiprocessing
 import os
@@ -15,57 +15,57 @@ from typing import Any
 import torch
 
 from samc.device import choose
-from samc.experiments.jobs import Job, News, Outcome, learn
+from samc.experiments.jobs import Job, OnProgress, Outcome, learn
+from samc.experiments.progress import ProgressNarrator
 from samc.experiments.sharing import shared_gpu
-from samc.experiments.watching import Narrator
 
 ON_A_GPU = 8
-# jobs at a time: a small network leaves most of a GPU idle, and eight of the largest fit into its memory
+# jobs at once: a small network leaves most of a GPU idle, and eight of the largest fit into its memory
 TRIES = 2
-# how often a job is begun whose process dies, before it is given up
+# how often a job is started whose process dies, before it is given up
 CLOSING_SECONDS = 5.0
 
 
 def threads_each(at_once: int) -> int:
-    """Threads that wait for work keep cores busy: all processes together have as many as there are cores."""
+    """Of each process: together they have as many as there are cores, since threads that wait keep cores busy too."""
     return max(1, (os.cpu_count() or 1) // at_once)
 
 
 @dataclass(frozen=True)
-class Alone:
+class InProcess:
     """Jobs in this process, one after the other: a CPU's cores are all busy with a single one."""
 
     device: torch.device
     data_dir: Path | None = None
 
-    def run(self, jobs: Iterable[Job], news: News | None) -> Iterator[tuple[Job, Outcome | Exception]]:
-        for asked in jobs:
-            watchers = [Narrator(partial(tell, news, asked))] if news else []
+    def run(self, jobs: Iterable[Job], on_progress: OnProgress | None) -> Iterator[tuple[Job, Outcome | Exception]]:
+        for job in jobs:
+            watchers = [ProgressNarrator(partial(report_progress, on_progress, job))] if on_progress else []
             try:
-                end: Outcome | Exception = learn(asked, self.data_dir, self.device, watchers)
+                end: Outcome | Exception = learn(job, self.data_dir, self.device, watchers)
             except Exception as error:  # raised here, it would take the other jobs with it
                 end = error
-            yield asked, end
+            yield job, end
 
 
-def tell(news: News, asked: Job, **fields: Any) -> None:
-    news(asked, fields)
+def report_progress(on_progress: OnProgress, job: Job, **fields: Any) -> None:
+    on_progress(job, fields)
 
 
 @dataclass
 class Worker:
-    """A process, the line to it, and what it is at."""
+    """A process, the connection to it, and the job that it is learning."""
 
     process: Any
-    line: Connection
+    connection: Connection
     job: Job | None = None
 
 
 @dataclass
-class Local:
-    """Processes instead of threads: the host's share of a step would be done by one thread at a time.
+class LocalProcesses:
+    """Processes instead of threads, of which only one at a time would do the host's share of a step.
 
-    `threads` is how many a process may use on a CPU; what is learnt depends on it, so that it is settled beforehand.
+    `threads` is how many a process may use on a CPU; results depend on it, so that it is fixed beforehand.
     """
 
     at_once: int
@@ -74,70 +74,70 @@ class Local:
     threads: int | None = None
     workers: list[Worker] = field(default_factory=list)
 
-    def run(self, jobs: Iterable[Job], news: News | None) -> Iterator[tuple[Job, Outcome | Exception]]:
-        """Each job with what came of it, as they end. A job whose process died is begun once more."""
+    def run(self, jobs: Iterable[Job], on_progress: OnProgress | None) -> Iterator[tuple[Job, Outcome | Exception]]:
+        """Each job with its outcome or error, as they end. A job whose process died is started once more."""
         ahead, again, tries = iter(jobs), list[Job](), dict[Job, int]()
         with ExitStack() as closing:
             closing.enter_context(shared_gpu() if self.device == "cuda" and self.at_once > 1 else nullcontext())
             closing.callback(self.close)
-            while self.give(ahead, again) or any(worker.job for worker in self.workers):
-                for line in wait([worker.line for worker in self.workers if worker.job]):
-                    worker = next(worker for worker in self.workers if worker.line is line)
-                    asked = worker.job
-                    assert asked is not None
+            while self.assign(ahead, again) or any(worker.job for worker in self.workers):
+                for connection in wait([worker.connection for worker in self.workers if worker.job]):
+                    worker = next(worker for worker in self.workers if worker.connection is connection)
+                    job = worker.job
+                    assert job is not None
                     try:
-                        kind, content = pickle.loads(worker.line.recv_bytes())
+                        kind, content = pickle.loads(worker.connection.recv_bytes())
                     except (EOFError, OSError):
-                        self.bury(worker)
-                        tries[asked] = tries.get(asked, 0) + 1
-                        if tries[asked] < TRIES:
-                            again.append(asked)
+                        self.remove(worker)
+                        tries[job] = tries.get(job, 0) + 1
+                        if tries[job] < TRIES:
+                            again.append(job)
                         else:
-                            yield asked, died(worker, asked)
+                            yield job, process_died(worker, job)
                         continue
-                    if kind == "news":
-                        if news:
-                            news(asked, content)
+                    if kind == "progress":
+                        if on_progress:
+                            on_progress(job, content)
                     else:
                         worker.job = None
-                        yield asked, content
+                        yield job, content
 
-    def give(self, ahead: Iterator[Job], again: list[Job]) -> bool:
-        """Hand out work while there is room for it; whether any was handed out."""
-        given = False
+    def assign(self, ahead: Iterator[Job], again: list[Job]) -> bool:
+        """Hand out jobs while there is room for them; returns whether any was handed out."""
+        assigned = False
         while sum(worker.job is not None for worker in self.workers) < self.at_once:
-            asked = again.pop() if again else next(ahead, None)
-            if asked is None:
+            job = again.pop() if again else next(ahead, None)
+            if job is None:
                 break
-            idle = next((worker for worker in self.workers if worker.job is None), None) or self.hire()
-            idle.job, given = asked, True
+            idle = next((worker for worker in self.workers if worker.job is None), None) or self.start_worker()
+            idle.job, assigned = job, True
             try:
-                idle.line.send_bytes(pickle.dumps(asked))
+                idle.connection.send_bytes(pickle.dumps(job))
             except OSError:  # it died while it had nothing to do
-                self.bury(idle)
-                again.append(asked)
-        return given
+                self.remove(idle)
+                again.append(job)
+        return assigned
 
-    def hire(self) -> Worker:
+    def start_worker(self) -> Worker:
         context = multiprocessing.get_context("spawn")  # a process that has met CUDA or threads cannot be forked
         ours, theirs = context.Pipe()
         arguments = (theirs, self.device, self.data_dir, self.threads)
         process = context.Process(target=serve, args=arguments, daemon=True)
         process.start()
-        theirs.close()  # so that its end is heard here
+        theirs.close()  # so that its end is noticed here
         worker = Worker(process, ours)
         self.workers.append(worker)
         return worker
 
-    def bury(self, worker: Worker) -> None:
-        worker.line.close()
+    def remove(self, worker: Worker) -> None:
+        worker.connection.close()
         worker.process.join(CLOSING_SECONDS)
         self.workers.remove(worker)
 
     def close(self) -> None:
-        """Those that are idle are let go, those at work are stopped."""
+        """Workers that are idle end by themselves, those at work are stopped."""
         for worker in self.workers:
-            worker.line.close()
+            worker.connection.close()
             if worker.job:
                 worker.process.terminate()
         for worker in self.workers:
@@ -147,38 +147,38 @@ class Local:
         self.workers.clear()
 
 
-def died(worker: Worker, asked: Job) -> Exception:
-    model, seed, code = asked.config.model, asked.config.seed, worker.process.exitcode
-    hint = "out of memory, most likely: try fewer --jobs" if code == -signal.SIGKILL else "see its words above"
+def process_died(worker: Worker, job: Job) -> Exception:
+    model, seed, code = job.config.model, job.config.seed, worker.process.exitcode
+    hint = "out of memory, most likely: try fewer --jobs" if code == -signal.SIGKILL else "see what it printed above"
     return RuntimeError(f"the process that learnt {model}, seed {seed}, ended {TRIES} times with code {code}; {hint}")
 
 
-def serve(line: Connection, device: str, data_dir: Path | None, threads: int | None) -> None:
-    """A process's life: one job after the other until the line is closed."""
+def serve(connection: Connection, device: str, data_dir: Path | None, threads: int | None) -> None:
+    """What a worker does: one job after the other until the connection is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the first one closes the others
     if threads is not None:
         torch.set_num_threads(threads)
-    where = choose(device)
+    chosen = choose(device)
 
     def tell(**fields: Any) -> None:
-        line.send_bytes(pickle.dumps(("news", fields)))
+        connection.send_bytes(pickle.dumps(("progress", fields)))
 
     with suppress(EOFError, BrokenPipeError):  # nobody is there any more
         while True:
-            asked = pickle.loads(line.recv_bytes())
-            line.send_bytes(attempt(partial(learn, asked, data_dir, where, [Narrator(tell)])))
+            job = pickle.loads(connection.recv_bytes())
+            connection.send_bytes(pickled_end(partial(learn, job, data_dir, chosen, [ProgressNarrator(tell)])))
 
 
-def attempt(work: Callable[[], Outcome]) -> bytes:
-    """How a job ended, packed: an error that does not survive the packing is told in words."""
+def pickled_end(learn_job: Callable[[], Outcome]) -> bytes:
+    """How a job ended: its outcome or its error; one that cannot be pickled becomes a RuntimeError with its text."""
     try:
-        return pickle.dumps(("end", work()))
+        return pickle.dumps(("end", learn_job()))
     except BrokenPipeError:
         raise
     except Exception as error:
         try:
-            packed = pickle.dumps(("end", error))
-            pickle.loads(packed)
+            pickled = pickle.dumps(("end", error))
+            pickle.loads(pickled)
         except Exception:
-            packed = pickle.dumps(("end", RuntimeError(f"{type(error).__name__}: {error}")))
-        return packed
+            pickled = pickle.dumps(("end", RuntimeError(f"{type(error).__name__}: {error}")))
+        return pickled

@@ -1,4 +1,4 @@
-"""Jobs from a shelf to an engine and back: what is learnt already stays, what is not is learnt by one process only."""
+"""Jobs that have no record yet go to an executor, and their records to a store; each is learnt by one process only."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -6,32 +6,32 @@ from contextlib import ExitStack
 from itertools import chain, islice
 from typing import Any
 
-from samc.experiments.jobs import Engine, Job, Outcome
-from samc.experiments.shelf import Shelf
+from samc.experiments.jobs import Executor, Job, Outcome
+from samc.experiments.record_store import RecordStore
 from samc.record import RunRecord
 
 WAIT_SECONDS = 1.0
-# between looks at jobs that another process is learning
+# between two checks on jobs that another process is learning
 
 
-class Audience:
-    """Somebody who is told how the work goes on; does nothing unless a method is overridden."""
+class Listener:
+    """Is told how the work goes on; does nothing unless a method is overridden."""
 
-    def began(self, asked: Job) -> None: ...
-    def news(self, asked: Job, fields: dict[str, Any]) -> None: ...
-    def ended(self, asked: Job, record: RunRecord) -> None: ...
-    def failed(self, asked: Job, error: Exception) -> None: ...
+    def began(self, job: Job) -> None: ...
+    def progressed(self, job: Job, fields: dict[str, Any]) -> None: ...
+    def ended(self, job: Job, record: RunRecord) -> None: ...
+    def failed(self, job: Job, error: Exception) -> None: ...
     def elsewhere(self, jobs: list[Job]) -> None: ...
 
 
 def perform(
     jobs: Iterable[Job],
-    shelf: Shelf,
-    engine: Engine,
-    audience: Audience,
+    store: RecordStore,
+    executor: Executor,
+    listener: Listener,
     sleep: Callable[[float], object] = time.sleep,
 ) -> dict[Job, Exception]:
-    """Learn what has not been learnt, each job once, and say which could not be.
+    """Learn what has no record yet, each job once, and return the errors of those that failed.
 
     A job that another process is learning is left to it, and taken over should that process end without a record.
     """
@@ -40,38 +40,43 @@ def perform(
         taken: list[Job] = []
         with ExitStack() as claims:
             held: dict[Job, ExitStack] = {}
-            ready = free(left, shelf, taken, held, claims, audience)
-            first = list(islice(ready, 1))  # an engine is started for work only, not to wait for another's
-            for asked, end in engine.run(chain(first, ready), audience.news) if first else ():
+            ready = claim_free(left, store, taken, held, claims, listener)
+            first = list(islice(ready, 1))  # an executor is started for work only, not to wait for another's
+            for job, end in executor.run(chain(first, ready), listener.progressed) if first else ():
                 if isinstance(end, Outcome):
-                    shelf.keep(asked, end)
-                    audience.ended(asked, end.record)
+                    store.keep(job, end)
+                    listener.ended(job, end.record)
                 else:
-                    failures[asked] = end
-                    audience.failed(asked, end)
-                held.pop(asked).close()
-        left = [asked for asked in taken if shelf.find(asked) is None and asked not in failures]
+                    failures[job] = end
+                    listener.failed(job, end)
+                held.pop(job).close()
+        left = [job for job in taken if store.find(job) is None and job not in failures]
         if left:
-            audience.elsewhere(left)
+            listener.elsewhere(left)
             sleep(WAIT_SECONDS)
     return failures
 
 
-def free(
-    jobs: list[Job], shelf: Shelf, taken: list[Job], held: dict[Job, ExitStack], claims: ExitStack, audience: Audience
+def claim_free(
+    jobs: list[Job],
+    store: RecordStore,
+    taken: list[Job],
+    held: dict[Job, ExitStack],
+    claims: ExitStack,
+    listener: Listener,
 ) -> Iterator[Job]:
-    """Jobs that nobody has learnt and nobody is learning, claimed one by one as they are asked for."""
-    for asked in jobs:
-        if shelf.find(asked):
+    """Jobs without a record that nobody is learning, claimed one by one as they are asked for."""
+    for job in jobs:
+        if store.find(job):
             continue
-        own = ExitStack()
-        if not own.enter_context(shelf.claim(asked)):
-            own.close()
-            taken.append(asked)
+        claim = ExitStack()
+        if not claim.enter_context(store.claim(job)):
+            claim.close()
+            taken.append(job)
             continue
-        if shelf.find(asked):  # it was finished between the look and the claim
-            own.close()
+        if store.find(job):  # it was finished between the check and the claim
+            claim.close()
             continue
-        held[asked] = claims.enter_context(own)
-        audience.began(asked)
-        yield asked
+        held[job] = claims.enter_context(claim)
+        listener.began(job)
+        yield job

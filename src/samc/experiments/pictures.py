@@ -1,4 +1,4 @@
-"""Remembered images from the truth to what replay sees: set aside during a run, for pictures and nothing else."""
+"""Remembered images from the truth to what replay sees, collected during a run for pictures and nothing else."""
 
 import io
 from collections import deque
@@ -20,7 +20,7 @@ PICTURES = "pictures.npz"
 
 
 @dataclass(frozen=True)
-class Remembered:
+class RememberedImage:
     """One remembered image, from the truth to what replay sees; float arrays in [0, 1], channels last."""
 
     task: int
@@ -32,7 +32,7 @@ class Remembered:
     nbytes: int
 
 
-class Witness(Watcher):
+class PictureCollector(Watcher):
     """Keeps the last images of each task aside, with their saliency as it was, for the picture and nothing else."""
 
     def __init__(self, last: int = 60):
@@ -47,10 +47,10 @@ class Witness(Watcher):
         pairs = self.seen.setdefault(task.id, deque(maxlen=self.last))
         pairs.extend(zip(x.cpu(), stretched(stats.kept.maps, *x.shape[2:]) / STEPS, strict=True))
 
-    def remembered(self, per_task: int) -> list[Remembered]:
-        """The newest memories of each task, one a class as far as they go, as the next task would replay them."""
+    def remembered(self, per_task: int) -> list[RememberedImage]:
+        """The newest memories of each task, one per class as far as they go, as the next task would replay them."""
         assert isinstance(self.learner, SAMC)
-        found = []
+        remembered = []
         for task, pairs in self.seen.items():
             images, masks, labels = self.learner.memory.recall(task)
             completed = self.learner.complete(images, masks).permute(0, 2, 3, 1).cpu().numpy()
@@ -60,8 +60,8 @@ class Witness(Watcher):
             by_class = {int(labels[-back]): back for back in reversed(newest)}
             for label, back in sorted(by_class.items())[:per_task]:
                 truth, saliency = pairs[-back]
-                found.append(
-                    Remembered(
+                remembered.append(
+                    RememberedImage(
                         task=task,
                         name=self.stream.class_names[label],
                         truth=truth.permute(1, 2, 0).numpy() / 255,
@@ -71,22 +71,23 @@ class Witness(Watcher):
                         nbytes=items[-back].nbytes,
                     )
                 )
-        return found
+        return remembered
 
-    def packed(self, per_task: int = 3) -> bytes:
-        """What is remembered, as one file."""
-        columns = zip(*(astuple(item) for item in self.remembered(per_task)), strict=True)
+    def pack(self, per_task: int = 3) -> bytes:
+        """What is remembered, as the content of one file."""
+        columns = zip(*(astuple(image) for image in self.remembered(per_task)), strict=True)
         file = io.BytesIO()
-        arrays: Any = {item.name: np.stack(column) for item, column in zip(fields(Remembered), columns, strict=True)}
+        names = [field.name for field in fields(RememberedImage)]
+        arrays: Any = {name: np.stack(column) for name, column in zip(names, columns, strict=True)}
         np.savez_compressed(file, **arrays)
         return file.getvalue()
 
 
-def unpacked(content: bytes) -> list[Remembered]:
+def unpack(content: bytes) -> list[RememberedImage]:
     """The remembered images of such a file."""
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        columns = [arrays[item.name] for item in fields(Remembered)]
+        columns = [arrays[field.name] for field in fields(RememberedImage)]
     return [
-        Remembered(int(task), str(name), truth, saliency, mask, completed, int(nbytes))
+        RememberedImage(int(task), str(name), truth, saliency, mask, completed, int(nbytes))
         for task, name, truth, saliency, mask, completed, nbytes in zip(*columns, strict=True)
     ]

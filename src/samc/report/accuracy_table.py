@@ -1,28 +1,19 @@
-"""Tables 1 and 2 and the one at equal bytes: ACC and BWT over seeds beside the paper's, and what memory they took."""
+"""Tables 1 and 2 and the one at equal bytes: ACC and BWT over seeds, the paper's next to them, and the memory used."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from samc.experiments.items import Item
+from samc.experiments.specification import Item
+from samc.report.measures import extra_bytes, images_per_task, memory_bytes, percent
+from samc.report.numbers import DASH, format_number
 from samc.report.paper import published
-from samc.report.runs import Found, Runs, by_stream, bytes_beside, images_a_task, memory_bytes, percent
-from samc.report.sheet import NOTHING, Column, Row, Section, number, with_deviation
+from samc.report.runs import Results, Runs, by_stream, format_seeds
 from samc.report.spread import Spread
+from samc.report.tables import Column, Table, TableRow, Values
 
-FIGURES = ("acc", "bwt")
-COLUMNS = (
-    Column("method"),
-    Column("seeds"),
-    *(
-        Column(name, figure.upper())
-        for figure in FIGURES
-        for name in ("ours", "95 % interval", "paper", "difference", "within 2 sd")
-    ),
-    *(Column(name, "memory") for name in ("images a task", "counted in", "bytes", "bytes beside")),
-)
+SIGNS = {"acc": "", "bwt": "+"}
+# the measures that are compared, and whether they show a plus
 SCALES = {"acc": (0.0, 100.0), "bwt": (-100.0, 100.0)}
-ACC_PLACE = 2
-# the column in which the best is bold
 
 UNITS = (
     "ACC in %, BWT in points: mean ± standard deviation over seeds, and Student's 95 % interval of the mean. Paper: "
@@ -35,79 +26,88 @@ MIXED = (
 )
 
 
-def sections(item: Item, found: Found) -> list[Section]:
-    """One table a stream."""
-    return [section(item, stream, rows) for stream, rows in by_stream(found).items()]
+def measure_columns(name: str, sign: str) -> tuple[Column, ...]:
+    """Of one measure: ours, the paper's, and how far apart they are."""
+    group = name.upper()
+    return (
+        Column("ours", f"{name}_mean", group, digits=2, sign=sign, sd=f"{name}_sd"),
+        Column("95 % interval", interval_text(name, sign), group),
+        Column("paper", f"paper_{name}_mean", group, digits=2, sign=sign, sd=f"paper_{name}_sd"),
+        Column("difference", f"{name}_difference", group, digits=2, sign="+"),
+        Column("within 2 sd", f"{name}_within_two_sd", group),
+    )
 
 
-def section(item: Item, stream: str, runs: Sequence[Runs]) -> Section:
-    figures = published(item.name, stream)
-    means = [each.mean(percent("acc")) for each in runs]
-    best = max((mean for mean in means if mean is not None), default=None)
+def interval_text(name: str, sign: str) -> Callable[[Values], str]:
+    def text(values: Values) -> str:
+        low, high = (values[f"{name}_interval_{end}"] for end in ("low", "high"))
+        return DASH if low is None else f"{format_number(low, 2, sign)} to {format_number(high, 2, sign)}"
+
+    return text
+
+
+COLUMNS = (
+    Column("method", align="left"),
+    Column("seeds", format_seeds),
+    *(column for name, sign in SIGNS.items() for column in measure_columns(name, sign)),
+    Column("images per task", "images_per_task", "memory", digits=1),
+    Column("counted in", "accounting", "memory"),
+    Column("bytes", "memory_bytes", "memory"),
+    Column("extra bytes", "extra_bytes", "memory"),
+)
+
+
+def accuracy_tables(item: Item, results: Results) -> list[Table]:
+    """One table per stream."""
+    return [accuracy_table(item, stream, rows) for stream, rows in by_stream(results).items()]
+
+
+def accuracy_table(item: Item, stream: str, all_runs: Sequence[Runs]) -> Table:
+    paper = published(item.name, stream)
+    values = [row_values(stream, runs, paper.get(runs.variant.paper, {})) for runs in all_runs]
+    best = max((row["acc_mean"] for row in values if row["acc_mean"] is not None), default=None)
     rows = [
-        row(stream, each, figures.get(each.variant.paper, {}), best is not None and mean == best)
-        for each, mean in zip(runs, means, strict=True)
+        TableRow(row, frozenset({"acc_mean"}) if best is not None and row["acc_mean"] == best else frozenset())
+        for row in values
     ]
-    counted = {each.first.fingerprint["accounting"] for each in runs if each.records}
-    return Section(f"{item.name}, {stream}", COLUMNS, rows, (UNITS, *((MIXED,) if len(counted) > 1 else ())))
+    accountings = {runs.accounting for runs in all_runs if runs.records}
+    return Table(f"{item.name}, {stream}", COLUMNS, rows, (UNITS, MIXED) if len(accountings) > 1 else (UNITS,))
 
 
-def row(stream: str, runs: Runs, paper: dict[str, float], best: bool) -> Row:
-    shown = [runs.variant.label, runs.seeds]
-    raw: dict[str, Any] = {
+def row_values(stream: str, runs: Runs, paper: dict[str, float]) -> dict[str, Any]:
+    compared: dict[str, Any] = {}
+    for name in SIGNS:
+        compared |= compare_with_paper(name, runs.over_seeds(percent(name)), paper)
+    return {
         "stream": stream,
         "method": runs.variant.label,
-        "seeds": len(runs.records),
-        "seeds_asked": runs.asked,
-    }
-    for figure in FIGURES:
-        texts, values = beside(figure, runs.over_seeds(percent(figure)), paper)
-        shown += texts
-        raw |= values
-    counted = runs.first.fingerprint["accounting"] if runs.records else None
-    memory = {
-        "images_per_task": runs.mean(images_a_task),
-        "accounting": counted,
+        **runs.counts,
+        **compared,
+        "images_per_task": runs.mean(images_per_task),
+        "accounting": runs.accounting,
         "memory_bytes": runs.mean(memory_bytes),
-        "bytes_beside": runs.mean(bytes_beside),
+        "extra_bytes": runs.mean(extra_bytes),
     }
-    shown += [
-        number(memory["images_per_task"], 1),
-        counted or NOTHING,
-        number(memory["memory_bytes"]),
-        number(memory["bytes_beside"]),
-    ]
-    return Row(shown, raw | memory, frozenset({ACC_PLACE}) if best else frozenset())
 
 
-def within_scale(figure: str, interval: tuple[float, float]) -> tuple[float, float]:
-    """Two seeds can give an interval beyond what the figure can be; its part on the scale covers the mean as often."""
-    least, most = SCALES[figure]
-    return max(interval[0], least), min(interval[1], most)
-
-
-def beside(figure: str, ours: Spread | None, paper: dict[str, float]) -> tuple[list[str], dict[str, Any]]:
-    """Our figure beside the paper's, shown and raw."""
-    sign = "+" if figure == "bwt" else ""
-    theirs, their_sd = paper.get(figure), paper.get(f"{figure}_sd")
-    low, high = within_scale(figure, ours.interval) if ours and ours.interval else (None, None)
+def compare_with_paper(name: str, ours: Spread | None, paper: dict[str, float]) -> dict[str, Any]:
+    """Our values of a measure, the paper's, and how far apart they are."""
+    theirs, their_sd = paper.get(name), paper.get(f"{name}_sd")
+    low, high = clip_to_scale(name, ours.interval) if ours and ours.interval else (None, None)
     difference = ours.mean - theirs if ours and theirs is not None else None
-    near = None if difference is None or their_sd is None else abs(difference) <= 2 * their_sd
-    shown = [
-        with_deviation(ours.mean if ours else None, ours.sd if ours else None, 2, sign),
-        NOTHING if low is None else f"{number(low, 2, sign)} to {number(high, 2, sign)}",
-        with_deviation(theirs, their_sd, 2, sign),
-        number(difference, 2, "+"),
-        NOTHING if near is None else "yes" if near else "no",
-    ]
-    raw = {
-        f"{figure}_mean": ours.mean if ours else None,
-        f"{figure}_sd": ours.sd if ours else None,
-        f"{figure}_interval_low": low,
-        f"{figure}_interval_high": high,
-        f"paper_{figure}_mean": theirs,
-        f"paper_{figure}_sd": their_sd,
-        f"{figure}_difference": difference,
-        f"{figure}_within_two_sd": near,
+    return {
+        f"{name}_mean": ours.mean if ours else None,
+        f"{name}_sd": ours.sd if ours else None,
+        f"{name}_interval_low": low,
+        f"{name}_interval_high": high,
+        f"paper_{name}_mean": theirs,
+        f"paper_{name}_sd": their_sd,
+        f"{name}_difference": difference,
+        f"{name}_within_two_sd": None if difference is None or their_sd is None else abs(difference) <= 2 * their_sd,
     }
-    return shown, raw
+
+
+def clip_to_scale(name: str, interval: tuple[float, float]) -> tuple[float, float]:
+    """Two seeds can give an interval beyond what a measure can be; its part on the scale covers the mean as often."""
+    least, most = SCALES[name]
+    return max(interval[0], least), min(interval[1], most)

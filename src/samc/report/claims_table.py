@@ -1,4 +1,4 @@
-"""How far Lemma 1, Lemma 2 and Theorem 1 held in a run that measured them, task by task and over all."""
+"""How far Lemma 1, Lemma 2 and Theorem 1 held in runs that measured them: by task and over all, or briefly for one."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,26 +6,46 @@ from typing import Any
 
 from samc.errors import DataError
 from samc.experiments.claims import StepClaims
-from samc.experiments.diagnosis import share
-from samc.experiments.items import Item
-from samc.report.diagnosis import decibels
-from samc.report.runs import Found, Runs, by_stream
-from samc.report.sheet import Column, Row, Section, number
+from samc.experiments.diagnosis import mean
+from samc.experiments.specification import Item
+from samc.report.numbers import format_psnr
+from samc.report.runs import Results, Runs, by_stream
+from samc.report.tables import Column, Table, TableRow, Values
+
+
+def psnr_text(side: str) -> Callable[[Values], str]:
+    """The PSNR inside or outside the kept pixels."""
+    return lambda values: format_psnr(values.get(f"squared_error_{side}"), values.get(f"psnr_{side}"))
+
 
 COLUMNS = (
-    Column("task"),
-    Column("seed"),
-    *(Column(name, "Lemma 1") for name in ("steps", "acute %", "loss fell if acute %", "by a short step %")),
-    *(Column(name, "Lemma 2") for name in ("images", "bound holds %", "mean error", "mean bound")),
-    *(Column(name, "Theorem 1") for name in ("signs agree %", "implication holds %", "cosine")),
-    *(Column(name, "completion") for name in ("PSNR kept", "PSNR dropped", "SSIM dropped")),
+    Column("task", align="left"),
+    Column("seed", lambda values: str(values["seed"])),
+    Column("steps", "measured_steps", "Lemma 1"),
+    Column("acute %", "acute", "Lemma 1", digits=1, scale=100),
+    Column("loss fell if acute %", "fell_when_acute", "Lemma 1", digits=1, scale=100),
+    Column("by a short step %", "fell_when_acute_after_short_step", "Lemma 1", digits=1, scale=100),
+    Column("images", "images", "Lemma 2"),
+    Column("bound holds %", "bound_holds", "Lemma 2", digits=1, scale=100),
+    Column("mean error", "output_error", "Lemma 2", digits=2),
+    Column("mean bound", "output_bound", "Lemma 2", digits=1),
+    Column("signs agree %", "signs_agree", "Theorem 1", digits=1, scale=100),
+    Column("implication holds %", "truly_acute_when_acute", "Theorem 1", digits=1, scale=100),
+    Column("cosine", "reference_cosine", "Theorem 1", digits=2),
+    Column("PSNR kept", psnr_text("inside"), "completion"),
+    Column("PSNR dropped", psnr_text("outside"), "completion"),
+    Column("SSIM dropped", "ssim_outside", "completion", digits=2),
 )
-SHOWN = (
-    ("measured_steps", 1, 0), ("acute", 100, 1), ("fell_when_acute", 100, 1),
-    ("fell_when_acute_after_short_step", 100, 1), ("images", 1, 0), ("bound_holds", 100, 1), ("output_error", 1, 2),
-    ("output_bound", 1, 1), ("signs_agree", 100, 1), ("truly_acute_when_acute", 100, 1), ("reference_cosine", 1, 2),
-)  # fmt: skip
-# a figure of a diagnosis, its scale and its digits
+SHORT_COLUMNS = (
+    Column("task", lambda values: str(values["task"] + 1)),
+    Column("acute %", "acute", scale=100),
+    Column("loss fell if acute %", "fell_when_acute", scale=100),
+    Column("… by a short step %", "fell_when_acute_after_short_step", scale=100),
+    Column("signs agree %", "signs_agree", scale=100),
+    Column("bound holds %", "bound_holds", scale=100),
+    Column("PSNR kept", psnr_text("inside")),
+    Column("PSNR dropped", psnr_text("outside")),
+)
 NOTES = (
     "Lemma 1: an applied step at no obtuse angle to a memory's gradient lets its loss fall; a short step is a "
     "hundredth of it. Lemma 2: abs(f(x) − f(x')) ≤ μ · Δx · √d for the label's logit f, where x' is the completed "
@@ -38,69 +58,63 @@ NOTES = (
 )
 
 
-def sections(item: Item, found: Found) -> list[Section]:
-    """One table a stream; runs follow each other, a row a task."""
-    made = []
-    for stream, runs in by_stream(found).items():
-        rows = [row for each in runs for row in rows_of(stream, each)]
-        made.append(Section(f"{item.name}, {stream}", COLUMNS, rows, NOTES))
-    return made
+def diagnosis_table(diagnosis: dict[str, Any]) -> Table:
+    """One row per task whose images are remembered, in few columns, for the run that has just ended."""
+    rows = [TableRow(task) for task in diagnosis["tasks"]]
+    return Table("diagnosis (true images kept aside for it)", SHORT_COLUMNS, rows)
 
 
-def rows_of(stream: str, runs: Runs) -> list[Row]:
-    rows = []
+def claims_tables(item: Item, results: Results) -> list[Table]:
+    """One table per stream; runs follow each other, one row per task."""
+    return [
+        Table(
+            f"{item.name}, {stream}",
+            COLUMNS,
+            [TableRow(values) for runs in all_runs for values in task_values(stream, runs)],
+            NOTES,
+        )
+        for stream, all_runs in by_stream(results).items()
+    ]
+
+
+def task_values(stream: str, runs: Runs) -> list[dict[str, Any]]:
+    """The values of every row of some runs: their tasks and then all together."""
+    rows: list[dict[str, Any]] = []
     for seed, record in runs.records.items():
         if record.diagnosis is None:
             raise DataError(f"{stream}, seed {seed}: the run was not asked to measure; run it with --diagnose")
-        rows += [row(stream, seed, str(task["task"] + 1), task) for task in record.diagnosis["tasks"]]
-        rows.append(row(stream, seed, "all", over_all(record.diagnosis)))
-    rows += [row(stream, seed, "not run", {}) for seed in runs.missing]
+        run = {"stream": stream, "seed": seed}
+        rows += [{**run, **claims, "task": str(claims["task"] + 1)} for claims in record.diagnosis["tasks"]]
+        rows.append({**run, "task": "all", **over_all(record.diagnosis)})
+    rows += [{"stream": stream, "seed": seed, "task": "not run"} for seed in runs.missing]
     return rows
-
-
-def row(stream: str, seed: int, task: str, figures: dict[str, Any]) -> Row:
-    texts = [scaled(figures.get(name), scale, digits) for name, scale, digits in SHOWN]
-    inside, outside = (figures.get(f"squared_error_{side}") for side in ("inside", "outside"))
-    texts += [decibels(inside, figures.get("psnr_inside")), decibels(outside, figures.get("psnr_outside"))]
-    texts.append(scaled(figures.get("ssim_outside"), 1, 2))
-    raw = {name: value for name, value in figures.items() if name != "task"}
-    return Row([task, str(seed), *texts], {"stream": stream, "seed": seed, "task": task, **raw})
-
-
-def scaled(value: float | int | None, scale: int, digits: int) -> str:
-    return number(None if value is None else scale * value, digits)
 
 
 def over_all(diagnosis: dict[str, Any]) -> dict[str, Any]:
     """All measured steps together, and all images that are remembered at the end."""
-    steps = [claims_of(step) for step in diagnosis["steps"]]
+    steps = [step_claims(step) for step in diagnosis["steps"]]
+    acute = [claims for claims in steps if claims.acute]
     tasks = diagnosis["tasks"]
     by_images = ("bound_holds", "output_error", "output_bound")
     return {
         "measured_steps": len(steps),
-        "acute": portion(steps, lambda c: c.acute),
-        "fell_when_acute": portion([c for c in steps if c.acute], lambda c: c.fell),
-        "fell_when_acute_after_short_step": portion([c for c in steps if c.acute], lambda c: c.fell_after_short_step),
-        "signs_agree": portion(steps, lambda c: c.signs_agree),
-        "truly_acute_when_acute": portion([c for c in steps if c.product_completed > 0], lambda c: c.product_true > 0),
-        "reference_cosine": portion(
-            [c for c in steps if math.isfinite(c.reference_cosine)], lambda c: c.reference_cosine
-        ),
+        "acute": mean(claims.acute for claims in steps),
+        "fell_when_acute": mean(claims.fell for claims in acute),
+        "fell_when_acute_after_short_step": mean(claims.fell_after_short_step for claims in acute),
+        "signs_agree": mean(claims.signs_agree for claims in steps),
+        "truly_acute_when_acute": mean(claims.product_true > 0 for claims in steps if claims.product_completed > 0),
+        "reference_cosine": mean(claims.reference_cosine for claims in steps if math.isfinite(claims.reference_cosine)),
         "images": sum(task["images"] for task in tasks),
-        **{name: weighted([(task[name], task["images"]) for task in tasks]) for name in by_images},
+        **{name: weighted_mean([(task[name], task["images"]) for task in tasks]) for name in by_images},
     }
 
 
-def claims_of(step: dict[str, Any]) -> StepClaims:
-    """A step as it was measured; what a diverged network said is not a number."""
-    figures: dict[str, Any] = {name: math.nan if value is None else value for name, value in step.items()}
-    return StepClaims(**figures)
+def step_claims(step: dict[str, Any]) -> StepClaims:
+    """A step as it was measured; the output of a diverged network is not a number."""
+    measures: dict[str, Any] = {name: math.nan if value is None else value for name, value in step.items()}
+    return StepClaims(**measures)
 
 
-def portion(steps: Sequence[StepClaims], holds: Callable[[StepClaims], float]) -> float | None:
-    return share(holds(claims) for claims in steps)
-
-
-def weighted(pairs: Sequence[tuple[float | None, int]]) -> float | None:
+def weighted_mean(pairs: Sequence[tuple[float | None, int]]) -> float | None:
     known = [(value, images) for value, images in pairs if value is not None and images]
     return sum(value * images for value, images in known) / sum(images for _, images in known) if known else None

@@ -1,4 +1,4 @@
-"""Runs side by side: one row a method, mean and deviation over its seeds; only runs on equal terms share a table."""
+"""Many runs side by side: one row per method, mean and deviation over its seeds; tables only of runs on equal terms."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -6,50 +6,62 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from samc import metrics
 from samc.errors import DataError
 from samc.record import FILE, RunRecord
-from samc.report.runs import bytes_beside, memory_bytes
-from samc.report.sheet import number, with_deviation
+from samc.report.measures import (
+    Measure,
+    extra_bytes,
+    images,
+    just_learnt_percent,
+    memory_bytes,
+    percent,
+    total_seconds,
+)
+from samc.report.numbers import DASH
 from samc.report.spread import Spread
+from samc.report.tables import Column, Table, TableRow
 
-HEADER = ("method", "seeds", "ACC %", "BWT", "just learnt %", "bytes of memory", "bytes beside", "images", "seconds")
+COLUMNS = (
+    Column("method", align="left", wraps=True),
+    Column("seeds", wraps=True),
+    Column("ACC %", "acc_mean", digits=1, sd="acc_sd", wraps=True),
+    Column("BWT", "bwt_mean", digits=1, sign="+", sd="bwt_sd", wraps=True),
+    Column("just learnt %", "just_learnt_mean", digits=1),
+    Column("bytes of memory", "memory_bytes"),
+    Column("extra bytes", "extra_bytes"),
+    Column("images"),
+    Column("seconds", "seconds_mean"),
+)
 
 
 @dataclass(frozen=True)
-class Row:
-    """One method's runs that differ in nothing but their seeds; figures in percent and points."""
+class MethodRow:
+    """One method's runs that differ in nothing but their seeds."""
 
     method: str
     records: tuple[RunRecord, ...]
 
-    def over_seeds(self, figure: str) -> Spread:
-        if figure == "just learnt":
-            return Spread(tuple(100 * float(metrics.just_learnt(each.accuracy_matrix).mean()) for each in self.records))
-        return Spread(tuple(100 * getattr(each, figure) for each in self.records))
+    def over_seeds(self, measure: Measure) -> Spread:
+        return Spread(tuple(float(measure(record)) for record in self.records))
 
-    def cells(self) -> list[str]:
-        first = self.records[0]
-        seconds = Spread(tuple(record.seconds["total"] for record in self.records))
-        return [
-            self.method,
-            ", ".join(str(record.config.get("seed", "–")) for record in self.records),
-            shown(self.over_seeds("acc")),
-            shown(self.over_seeds("bwt"), "+"),
-            number(self.over_seeds("just learnt").mean, 1),
-            number(memory_bytes(first)),
-            number(bytes_beside(first)),
-            number(sum(first.memory["images_per_task"])),
-            number(seconds.mean),
-        ]
-
-
-def shown(values: Spread, sign: str = "") -> str:
-    """Mean, and the standard deviation where there is more than one."""
-    return with_deviation(values.mean, values.sd, 1, sign)
+    def values(self) -> dict[str, Any]:
+        first, acc, bwt = self.records[0], self.over_seeds(percent("acc")), self.over_seeds(percent("bwt"))
+        return {
+            "method": self.method,
+            "seeds": ", ".join(str(record.config.get("seed", DASH)) for record in self.records),
+            "acc_mean": acc.mean,
+            "acc_sd": acc.sd,
+            "bwt_mean": bwt.mean,
+            "bwt_sd": bwt.sd,
+            "just_learnt_mean": self.over_seeds(just_learnt_percent).mean,
+            "memory_bytes": memory_bytes(first),
+            "extra_bytes": extra_bytes(first),
+            "images": images(first),
+            "seconds_mean": self.over_seeds(total_seconds).mean,
+        }
 
 
-def find(folder: Path) -> list[RunRecord]:
+def load_records(folder: Path) -> list[RunRecord]:
     """Every record in a folder and below it, or the one that is named."""
     paths = [folder] if folder.is_file() else sorted(folder.rglob(FILE))
     if not paths:
@@ -57,7 +69,14 @@ def find(folder: Path) -> list[RunRecord]:
     return [RunRecord.load(path) for path in paths]
 
 
-def tables(records: Sequence[RunRecord]) -> dict[str, list[Row]]:
+def comparison_tables(records: Sequence[RunRecord]) -> list[Table]:
+    """One table for all runs on equal terms."""
+    return [
+        Table(title, COLUMNS, [TableRow(row.values()) for row in rows]) for title, rows in method_rows(records).items()
+    ]
+
+
+def method_rows(records: Sequence[RunRecord]) -> dict[str, list[MethodRow]]:
     """By the terms of the comparison, a row for each method, its settings and its machine, the best ACC first.
 
     Of two runs that differ in nothing, the later counts.
@@ -66,45 +85,40 @@ def tables(records: Sequence[RunRecord]) -> dict[str, list[Row]]:
     for record in records:
         terms = json.dumps(record.fingerprint, sort_keys=True)
         settings = {k: v for k, v in record.config.items() if k != "seed"} | {"machine": record.device["name"]}
-        runs = groups.setdefault(terms, {}).setdefault(json.dumps(settings, sort_keys=True), {})
-        runs[record.config.get("seed", 0)] = record
-    found: dict[str, list[Row]] = {}
+        by_seed = groups.setdefault(terms, {}).setdefault(json.dumps(settings, sort_keys=True), {})
+        by_seed[record.config.get("seed", 0)] = record
+    tables: dict[str, list[MethodRow]] = {}
     for terms, methods in groups.items():
         rows = []
         for by_seed in methods.values():
             ordered = tuple(by_seed[seed] for seed in sorted(by_seed))
-            rows.append(Row(ordered[0].config["model"], ordered))
-        rows = [replace(row, method=named(row, rows)) for row in rows]
-        found[title(json.loads(terms), found)] = sorted(rows, key=lambda row: -row.over_seeds("acc").mean)
-    return found
+            rows.append(MethodRow(ordered[0].config["model"], ordered))
+        rows = [replace(row, method=telling_name(row, rows)) for row in rows]
+        title = title_of(json.loads(terms), tables)
+        tables[title] = sorted(rows, key=lambda row: -row.over_seeds(percent("acc")).mean)
+    return tables
 
 
-def named(row: Row, rows: Sequence[Row]) -> str:
+def telling_name(row: MethodRow, rows: Sequence[MethodRow]) -> str:
     """The method, and whatever of its settings, or its machine, tells it from the table's other rows of that method."""
-    alike = [described(other.records[0]) for other in rows if other.method == row.method]
-    mine = described(row.records[0])
-    telling = [name for name, value in mine.items() if any(other.get(name) != value for other in alike)]
-    return " ".join([row.method, *(f"{name} {mine[name]}" for name in telling)])
+    alike = [settings_of(other.records[0]) for other in rows if other.method == row.method]
+    own = settings_of(row.records[0])
+    telling = [name for name, value in own.items() if any(other.get(name) != value for other in alike)]
+    return " ".join([row.method, *(f"{name} {own[name]}" for name in telling)])
 
 
-def described(record: RunRecord) -> dict[str, Any]:
-    """A run's settings, with the codec that was used where none was asked for."""
+def settings_of(record: RunRecord) -> dict[str, Any]:
+    """A run's settings and its machine, with the codec that was used where none was asked for."""
     codec = record.memory.get("codec", record.config.get("codec"))
-    found = {**record.config, "codec": codec, "machine": record.device["name"]}
-    return {name: value for name, value in found.items() if name not in ("model", "seed", "preset")}
+    settings = {**record.config, "codec": codec, "machine": record.device["name"]}
+    return {name: value for name, value in settings.items() if name not in ("model", "seed", "preset")}
 
 
-def title(terms: dict[str, Any], taken: Collection[str]) -> str:
+def title_of(terms: dict[str, Any], taken: Collection[str]) -> str:
     """What two tables differ in, as far as a line can tell; where it cannot, they are numbered."""
-    images = sum(terms["training_images"])
-    room = terms.get("memory_bytes") or f"{terms['budget_images']} images a task"
-    budget = f"{room}, counted in {terms['accounting']}"
-    text = f"{terms['stream']}: {len(terms['class_order'])} tasks, {images:,} training images, budget {budget}"
-    alike = sum(each == text or each.startswith(f"{text} (") for each in taken)
+    count = sum(terms["training_images"])
+    images_budget = "not stated" if terms["budget_images"] is None else f"{terms['budget_images']} images per task"
+    budget = f"{terms.get('memory_bytes') or images_budget}, counted in {terms['accounting']}"
+    text = f"{terms['stream']}: {len(terms['class_order'])} tasks, {count:,} training images, budget {budget}"
+    alike = sum(title == text or title.startswith(f"{text} (") for title in taken)
     return f"{text} ({alike + 1})" if alike else text
-
-
-def markdown(rows: Sequence[Row]) -> str:
-    """The table as it stands in the documents."""
-    lines = [HEADER, ("---",) * len(HEADER), *(row.cells() for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from samc.files import write_whole
+from samc.report.measures import percent
 from samc.report.paper import paper, published
-from samc.report.runs import Runs, percent
+from samc.report.runs import Runs
 from samc.report.spread import Spread
 
 Streams = Mapping[str, Sequence[Runs]]
@@ -40,7 +41,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "ebm": {"color": "#8c6d00", "marker": ">", "linestyle": ":"},
     "eec": {"color": "#5e3c99", "marker": "*", "linestyle": ":"},
 }
-# Okabe and Ito's colours, two darker ones, and a mark of its own for each: a line is known without its colour too
+# Okabe and Ito's colours and two darker ones, each with a marker of its own: lines differ without their colours too
 NAMES = {
     "gem": "GEM",
     "er": "ER",
@@ -52,37 +53,38 @@ NAMES = {
     "eec": "EEC",
 }
 TABLES_SIZE = 10
-# images a task in the paper's tables
-HIGH = 3.5
-# inches of a panel
-FIXED: Any = {"svg.hashsalt": "samc", "font.family": "DejaVu Sans", "font.size": 9}
+# images per task in the paper's tables
+PANEL_HEIGHT = 3.5
+# inches
+STYLE: Any = {"svg.hashsalt": "samc", "font.family": "DejaVu Sans", "font.size": 9}
 # the same records give the same file, byte for byte
 
 
-def name_of(label: str) -> str:
+def display_name(label: str) -> str:
     """A label as the field writes it."""
     return NAMES.get(label, label.replace("samc", "SAMC", 1))
 
 
-def first_task(streams: Streams) -> Figure:
-    """One panel a stream, as wide as it has tasks; the band is a standard deviation to either side."""
+def draw_first_task(streams: Streams) -> Figure:
+    """One panel per stream, as wide as it has tasks; the band is a standard deviation to either side."""
     tasks = {
-        stream: max(len(record.first_task_curve) for record in all_records(runs)) for stream, runs in streams.items()
+        stream: max(len(record.first_task_curve) for runs in all_runs for record in runs.records.values())
+        for stream, all_runs in streams.items()
     }
-    figure, panels = empty(streams, [2.4 + 0.13 * count for count in tasks.values()], legend=1.7)
-    for axes, (stream, runs) in zip(panels, streams.items(), strict=True):
-        for each in sorted(runs, key=lambda each: each.variant.model != "samc"):
-            if each.records:
-                curve_of(axes, each)
+    figure, panels = empty_panels(streams, [2.4 + 0.13 * count for count in tasks.values()], legend=1.7)
+    for axes, (stream, all_runs) in zip(panels, streams.items(), strict=True):
+        for runs in sorted(all_runs, key=lambda runs: runs.variant.model != "samc"):
+            if runs.records:
+                draw_curve(axes, runs)
         axes.set_xlabel("tasks learnt")
         axes.set_xlim(1 - 0.02 * tasks[stream], tasks[stream] * 1.02)
         axes.set_xticks([1, *range(5, tasks[stream] + 1, 5)] if tasks[stream] > 8 else range(1, tasks[stream] + 1))
     panels[0].set_ylabel("accuracy on the first task, %")
-    legend(figure, panels)
+    draw_legend(panels)
     return figure
 
 
-def curve_of(axes: Axes, runs: Runs) -> None:
+def draw_curve(axes: Axes, runs: Runs) -> None:
     curves = 100 * np.array([record.first_task_curve for record in runs.records.values()])
     x, mean = np.arange(1, curves.shape[1] + 1), curves.mean(0)
     style = {"linewidth": 1.3, "markersize": 3.5, "zorder": 4, **STYLES.get(runs.variant.label, {})}
@@ -90,56 +92,55 @@ def curve_of(axes: Axes, runs: Runs) -> None:
         sd = curves.std(0, ddof=1)
         alpha = 0.16 if runs.variant.label == "samc" else 0.07
         axes.fill_between(x, mean - sd, mean + sd, color=style["color"], alpha=alpha, linewidth=0, zorder=2)
-    axes.plot(x, mean, label=name_of(runs.variant.label), **style)
+    axes.plot(x, mean, label=display_name(runs.variant.label), **style)
 
 
-def by_threshold(streams: Streams) -> Figure:
+def draw_by_threshold(streams: Streams) -> Figure:
     """ACC by threshold, with the one that the paper found best, and the paper's ACC there."""
-    figure, panels = empty(streams, [3.4] * len(streams), legend=1.75)
-    for axes, (stream, runs) in zip(panels, streams.items(), strict=True):
+    figure, panels = empty_panels(streams, [3.4] * len(streams), legend=1.75)
+    for axes, (stream, all_runs) in zip(panels, streams.items(), strict=True):
         best = paper()["best-threshold"].get(stream)
-        points(axes, runs, "samc", "SAMC, mean ± sd")
+        draw_points(axes, all_runs, "samc", "SAMC, mean ± sd")
         if best is not None:
             axes.axvline(best, color="#555555", linestyle=":", linewidth=1.2, zorder=1, label="the paper's best μ")
-            theirs(axes, best + 0.015, published("threshold", stream)["samc"], "samc", "paper, mean ± sd")
+            draw_published(axes, best + 0.015, published("threshold", stream)["samc"], "samc", "paper, mean ± sd")
         axes.set_xlabel("threshold μ")
         axes.set_xlim(-0.04, 0.94)
         axes.set_xticks(np.arange(10) / 10)
     panels[0].set_ylabel("ACC, %")
-    legend(figure, panels)
+    draw_legend(panels)
     return figure
 
 
-def by_size(streams: Streams) -> Figure:
+def draw_by_size(streams: Streams) -> Figure:
     """ACC by memory size of GEM and SAMC, with the paper's ACC at the size that its tables give."""
-    figure, panels = empty(streams, [3.4] * len(streams), legend=1.75)
-    for axes, (stream, runs) in zip(panels, streams.items(), strict=True):
-        for model in dict.fromkeys(each.variant.model for each in runs):
-            mine = [each for each in runs if each.variant.model == model]
-            points(axes, mine, model, f"{name_of(model)}, mean ± sd")
+    figure, panels = empty_panels(streams, [3.4] * len(streams), legend=1.75)
+    for axes, (stream, all_runs) in zip(panels, streams.items(), strict=True):
+        for model in dict.fromkeys(runs.variant.model for runs in all_runs):
+            of_model = [runs for runs in all_runs if runs.variant.model == model]
+            draw_points(axes, of_model, model, f"{display_name(model)}, mean ± sd")
             if model in published("memory-size", stream):
-                theirs(
-                    axes, TABLES_SIZE + 0.8, published("memory-size", stream)[model], model, f"{name_of(model)}, paper"
-                )
-        axes.set_xlabel("memory a task, in whole images")
-        sizes = sorted({each.variant.at or 0 for each in runs})
+                numbers = published("memory-size", stream)[model]
+                draw_published(axes, TABLES_SIZE + 0.8, numbers, model, f"{display_name(model)}, paper")
+        axes.set_xlabel("memory per task, in whole images")
+        sizes = sorted({runs.variant.at or 0 for runs in all_runs})
         axes.set_xticks(sizes)
         axes.set_xlim(sizes[0] - 2, sizes[-1] + 2)
     panels[0].set_ylabel("ACC, %")
-    legend(figure, panels)
+    draw_legend(panels)
     return figure
 
 
-def points(axes: Axes, runs: Sequence[Runs], style: str, label: str) -> None:
+def draw_points(axes: Axes, all_runs: Sequence[Runs], style: str, label: str) -> None:
     """A line through the means, with a standard deviation to either side where there is one."""
-    found = [(each.variant.at or 0, each.over_seeds(percent("acc"))) for each in runs]
-    known: list[tuple[float, Spread]] = sorted(((at, acc) for at, acc in found if acc), key=lambda pair: pair[0])
+    points = [(runs.variant.at or 0, runs.over_seeds(percent("acc"))) for runs in all_runs]
+    known: list[tuple[float, Spread]] = sorted(((at, acc) for at, acc in points if acc), key=lambda pair: pair[0])
     if known:
         x, spreads = zip(*known, strict=True)
         axes.errorbar(
             x,
-            [each.mean for each in spreads],
-            yerr=[math.nan if each.sd is None else each.sd for each in spreads],
+            [acc.mean for acc in spreads],
+            yerr=[math.nan if acc.sd is None else acc.sd for acc in spreads],
             label=label,
             capsize=2.5,
             elinewidth=1,
@@ -148,52 +149,49 @@ def points(axes: Axes, runs: Sequence[Runs], style: str, label: str) -> None:
         )
 
 
-def theirs(axes: Axes, at: float, figures: Mapping[str, float], style: str, label: str) -> None:
-    """The paper's figure, hollow, and a little to the right so that it does not lie on ours."""
+def draw_published(axes: Axes, at: float, numbers: Mapping[str, float], style: str, label: str) -> None:
+    """The paper's mean, hollow, and a little to the right so that it does not lie on ours."""
     colour, marker = STYLES[style]["color"], "D" if style == "samc" else STYLES[style]["marker"]
     axes.errorbar(
-        [at], [figures["acc"]], yerr=[figures["acc_sd"]], label=label, color=colour, marker=marker, markersize=7,
+        [at], [numbers["acc"]], yerr=[numbers["acc_sd"]], label=label, color=colour, marker=marker, markersize=7,
         markerfacecolor="white", linestyle="none", capsize=4, elinewidth=0.9, alpha=0.75, zorder=3,
     )  # fmt: skip
 
 
-def of_seeds(runs: Sequence[Runs]) -> str:
+def seeds_text(all_runs: Sequence[Runs]) -> str:
     """How many runs are behind a point: one number, or the fewest and the most."""
-    counts = sorted({len(each.records) for each in runs if each.records})
+    counts = sorted({len(runs.records) for runs in all_runs if runs.records})
     return " to ".join(map(str, dict.fromkeys((counts[0], counts[-1])))) + (" seed" if counts[-1] == 1 else " seeds")
 
 
-def account(streams: Streams) -> str:
+def accounting_text(streams: Streams) -> str:
     """Which lines count their memory otherwise than the rest, if any; the paper mixes the two."""
-    run = [each for runs in streams.values() for each in runs if each.records]
-    in_values = [each for each in run if each.first.fingerprint["accounting"] == "values"]
-    if len(in_values) in (0, len(run)):
+    known = [runs for all_runs in streams.values() for runs in all_runs if runs.records]
+    in_values = [runs for runs in known if runs.accounting == "values"]
+    if len(in_values) in (0, len(known)):
         return ""
     names = dict.fromkeys(
-        name_of(each.variant.label if each.variant.at is None else each.variant.model) for each in in_values
+        display_name(runs.variant.label if runs.variant.at is None else runs.variant.model) for runs in in_values
     )
     return f"{', '.join(names)}: memory counted\nin colours only, as in the\npaper; others: in all bytes"
 
 
-def all_records(runs: Sequence[Runs]) -> list[Any]:
-    return [record for each in runs for record in each.records.values()]
-
-
-def empty(streams: Streams, widths: Sequence[float], legend: float) -> tuple[Figure, list[Axes]]:
+def empty_panels(streams: Streams, widths: Sequence[float], legend: float) -> tuple[Figure, list[Axes]]:
     """Panels side by side under the streams' names, with room for a legend at the right, in inches."""
-    size = (sum(widths) + 0.45 * (len(widths) - 1) + 0.75 + legend, HIGH)
+    size = (sum(widths) + 0.45 * (len(widths) - 1) + 0.75 + legend, PANEL_HEIGHT)
     figure = Figure(figsize=size, dpi=150)
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(
         1, len(widths), width_ratios=widths, left=0.65 / size[0], right=1 - (legend + 0.1) / size[0],
-        top=1 - 0.35 / HIGH, bottom=0.5 / HIGH, wspace=0.45 / (sum(widths) / len(widths)),
+        top=1 - 0.35 / PANEL_HEIGHT, bottom=0.5 / PANEL_HEIGHT, wspace=0.45 / (sum(widths) / len(widths)),
     )  # fmt: skip
-    figure.text(1 - (legend - 0.05) / size[0], 0.5 / HIGH, account(streams), fontsize=7.5, color="#555555", va="bottom")
+    corner = (1 - (legend - 0.05) / size[0], 0.5 / PANEL_HEIGHT)
+    figure.text(*corner, accounting_text(streams), fontsize=7.5, color="#555555", va="bottom")
     panels = []
-    for place, (stream, runs) in enumerate(streams.items()):
+    for place, (stream, all_runs) in enumerate(streams.items()):
         axes = figure.add_subplot(grid[place])
         axes.set_title(stream, fontsize=10, fontweight="bold", loc="left")
-        axes.set_title(of_seeds(runs), fontsize=8, color="#555555", loc="right")
+        axes.set_title(seeds_text(all_runs), fontsize=8, color="#555555", loc="right")
         axes.grid(axis="y", color="#e3e3e3", linewidth=0.7)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
@@ -201,7 +199,7 @@ def empty(streams: Streams, widths: Sequence[float], legend: float) -> tuple[Fig
     return figure, panels
 
 
-def legend(figure: Figure, panels: Sequence[Axes]) -> None:
+def draw_legend(panels: Sequence[Axes]) -> None:
     """One for all panels, right of the last; each name once."""
     handles: dict[str, Any] = {}
     for axes in panels:
@@ -216,10 +214,10 @@ def legend(figure: Figure, panels: Sequence[Axes]) -> None:
         )  # fmt: skip
 
 
-def save(draw: Callable[[], Figure], stem: Path) -> list[Path]:
+def save_figure(draw: Callable[[], Figure], stem: Path) -> list[Path]:
     """As PNG and SVG; equal figures give equal files."""
     paths = []
-    with mpl.rc_context(FIXED):
+    with mpl.rc_context(STYLE):
         figure = draw()
         for kind in ("png", "svg"):
             content, path = io.BytesIO(), stem.with_name(f"{stem.name}.{kind}")

@@ -1,4 +1,4 @@
-"""The picture of a memory: truth, saliency, kept pixels and completed image, one column an image."""
+"""The picture of a memory: truth, saliency, kept pixels and completed image, one column per image."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -8,19 +8,19 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from samc.experiments.pictures import Remembered
+from samc.experiments.pictures import RememberedImage
 
 ROWS = ("truth", "saliency", "kept", "completed")
 DROPPED = 0.93
 # the light grey of pixels that are not stored
 PANEL = 0.95
-# inches a side
+# inches per side
 
 
-def draw(items: Sequence[Remembered], file: Path | BytesIO, title: str) -> None:
-    """Tasks from left to right, their images under each other's stages; below each image what it took."""
-    tasks = sorted({item.task for item in items})
-    widths = [sum(item.task == task for item in items) for task in tasks]
+def draw_gallery(images: Sequence[RememberedImage], file: Path | BytesIO, title: str) -> None:
+    """Tasks from left to right, each image from the truth down to the completed one, and below it what it took."""
+    tasks = sorted({image.task for image in images})
+    widths = [sum(image.task == task for image in images) for task in tasks]
     size = (PANEL * (sum(widths) + 0.35 * len(tasks)) + 0.9, PANEL * len(ROWS) + 1.7)
     figure = Figure(figsize=size, dpi=110)
     FigureCanvasAgg(figure)
@@ -31,22 +31,23 @@ def draw(items: Sequence[Remembered], file: Path | BytesIO, title: str) -> None:
     )
     for number, task in enumerate(tasks):
         grid = blocks[number].subgridspec(len(ROWS), widths[number], wspace=0.05, hspace=0.05)
-        for column, item in enumerate(item for item in items if item.task == task):
-            for row, (name, picture) in enumerate(zip(ROWS, panels(item), strict=True)):
+        for column, image in enumerate(image for image in images if image.task == task):
+            for row, (name, picture) in enumerate(zip(ROWS, panels(image), strict=True)):
                 axes = figure.add_subplot(grid[row, column])
                 axes.imshow(picture, vmin=0, vmax=1, cmap="inferno", interpolation="nearest")
                 axes.set(xticks=[], yticks=[])
                 axes.spines[:].set_visible(False)
                 if row == 0:
                     heading = f"task {task + 1}\n" if column == 0 else "\n"
-                    axes.set_title(heading + item.name.replace(" ", "\n", 1), fontsize=7.5, loc="left")
+                    axes.set_title(heading + image.name.replace(" ", "\n", 1), fontsize=7.5, loc="left")
                 if row == len(ROWS) - 1:
-                    axes.set_xlabel(f"{item.nbytes:,} bytes\n{item.mask.mean():.0%} kept", fontsize=7)
+                    axes.set_xlabel(f"{image.nbytes:,} bytes\n{image.mask.mean():.0%} kept", fontsize=7)
                 if column == number == 0:
                     axes.set_ylabel(name, fontsize=9)
     figure.savefig(file)
 
 
-def panels(item: Remembered) -> tuple[np.ndarray, ...]:
-    kept = np.where(item.mask[..., None], item.truth, DROPPED)
-    return item.truth, item.saliency, kept, item.completed
+def panels(image: RememberedImage) -> tuple[np.ndarray, ...]:
+    """One for each of ROWS."""
+    kept = np.where(image.mask[..., None], image.truth, DROPPED)
+    return image.truth, image.saliency, kept, image.completed

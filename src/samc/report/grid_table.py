@@ -1,4 +1,4 @@
-"""The grids: which point did best on training images held out, beside the paper's choice; and as presets to paste."""
+"""The grids: which point did best on held-out training images, next to the preset's choice; and as presets to paste."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,31 @@ import yaml
 
 from samc.config import presets
 from samc.errors import DataError
-from samc.experiments.items import EMBEDDED, PAPER, Item
-from samc.report.runs import Found, Runs, by_stream, percent
-from samc.report.sheet import NOTHING, Column, Row, Section, number
+from samc.experiments.items import PAPER
+from samc.experiments.specification import EMBEDDED, Item
+from samc.report.measures import percent
+from samc.report.numbers import format_number
+from samc.report.runs import Results, Runs, by_stream
+from samc.report.tables import Column, Table, TableRow, Values
+
+
+def points_text(values: Values) -> str:
+    run, points = values["points_run"], values["points"]
+    return f"{run} of {points}" if run else f"not run ({points})"
+
+
+def preset_acc_text(values: Values) -> str:
+    run = values["preset"] is None or values["preset_acc"] is not None
+    return format_number(values["preset_acc"], 2) if run else "not run"
+
 
 COLUMNS = (
-    Column("method"),
-    Column("points run"),
-    *(Column(name, "best point") for name in ("values", "ACC")),
-    *(Column(name, "preset's choice") for name in ("values", "ACC")),
+    Column("method", align="left"),
+    Column("points run", points_text),
+    Column("values", "best", "best point"),
+    Column("ACC", "best_acc", "best point", digits=2),
+    Column("values", "preset", "preset's choice"),
+    Column("ACC", preset_acc_text, "preset's choice"),
 )
 NOTE = (
     "ACC in %, mean over seeds, on a tenth of the training images that was held out: test images chose nothing here. "
@@ -30,7 +46,7 @@ HEAD = """# The best point of each grid on held-out training images, in the shap
 
 @dataclass(frozen=True)
 class Search:
-    """A method's grid on a stream: its points, and the preset's entries that they vary."""
+    """A method's grid on a stream: its points, and the entries of the preset whose values they vary."""
 
     method: str
     points: Sequence[Runs]
@@ -38,11 +54,11 @@ class Search:
 
     @property
     def searched(self) -> tuple[str, ...]:
-        given = self.points[0].variant.settings
+        settings = self.points[0].variant.settings
         return tuple(
             name
             for name, entry in self.entries.items()
-            if name in given and len(entry["grid"]) > 1 and (self.method, name) not in FIXED
+            if name in settings and len(entry["grid"]) > 1 and (self.method, name) not in FIXED
         )
 
     @property
@@ -63,7 +79,9 @@ class Search:
     def values(self, point: Runs) -> dict[str, Any]:
         return {name: point.variant.settings[name] for name in self.searched}
 
-    def told(self, point: Runs) -> str:
+    def describe(self, point: Runs | None) -> str | None:
+        if point is None:
+            return None
         return ", ".join(f"{name} {value:g}" for name, value in self.values(point).items())
 
 
@@ -71,27 +89,32 @@ FIXED = {("samc", name) for name in PAPER}
 # every point of SAMC's grid has these
 
 
-def sections(item: Item, found: Found) -> list[Section]:
-    """One table a stream, a row a method."""
+def grid_tables(item: Item, results: Results) -> list[Table]:
+    """One table per stream, one row per method."""
     return [
-        Section(f"{item.name}, {stream}", COLUMNS, [row(stream, search) for search in searches], (NOTE,))
-        for stream, searches in searched(found).items()
+        Table(
+            f"{item.name}, {stream}",
+            COLUMNS,
+            [TableRow(row_values(stream, search)) for search in searches],
+            (NOTE,),
+        )
+        for stream, searches in searches_by_stream(results).items()
     ]
 
 
-def searched(found: Found) -> dict[str, list[Search]]:
-    for (stream, variant, seed), record in found.items():
+def searches_by_stream(results: Results) -> dict[str, list[Search]]:
+    for (stream, variant, seed), record in results.items():
         if record and record.config.get("tested_on") != "held-out":
             raise DataError(
                 f"{stream}: {variant.label!r}, seed {seed}, was tested on {record.config.get('tested_on')!r}; "
                 "a grid is judged on held-out training images only: run it with --tested-on held-out"
             )
     searches = {}
-    for stream, runs in by_stream(found).items():
+    for stream, all_runs in by_stream(results).items():
         entries = presets()["embedded" if stream == EMBEDDED else "paper"][stream]
-        methods = dict.fromkeys(each.variant.model for each in runs)
+        methods = dict.fromkeys(runs.variant.model for runs in all_runs)
         searches[stream] = [
-            Search(method, [each for each in runs if each.variant.model == method], entries[method])
+            Search(method, [runs for runs in all_runs if runs.variant.model == method], entries[method])
             for method in methods
         ]
     return searches
@@ -103,50 +126,38 @@ def accuracy(point: Runs) -> float:
     return mean
 
 
-def row(stream: str, search: Search) -> Row:
+def row_values(stream: str, search: Search) -> dict[str, Any]:
     best, chosen = search.best, search.chosen
-    at_best = accuracy(best) if best else None
-    at_chosen = accuracy(chosen) if chosen and chosen.records else None
-    count = f"{len(search.run)} of {len(search.points)}" if search.run else f"not run ({len(search.points)})"
-    shown = [
-        search.method,
-        count,
-        search.told(best) if best else NOTHING,
-        number(at_best, 2),
-        search.told(chosen) if chosen else NOTHING,
-        "not run" if chosen and not chosen.records else number(at_chosen, 2),
-    ]
-    raw = {
+    return {
         "stream": stream,
         "method": search.method,
         "points_run": len(search.run),
         "points": len(search.points),
-        "best": search.told(best) if best else None,
-        "best_acc": at_best,
-        "preset": search.told(chosen) if chosen else None,
-        "preset_acc": at_chosen,
+        "best": search.describe(best),
+        "best_acc": accuracy(best) if best else None,
+        "preset": search.describe(chosen),
+        "preset_acc": accuracy(chosen) if chosen and chosen.records else None,
     }
-    return Row(shown, raw)
 
 
-def as_presets(found: Found) -> str:
-    """The best points as a preset that can be pasted, one line a setting."""
+def as_presets(results: Results) -> str:
+    """The best points as a preset that can be pasted, one line per setting."""
     lines = []
-    for stream, searches in searched(found).items():
+    for stream, searches in searches_by_stream(results).items():
         run = [search for search in searches if search.best]
         lines += [f"  {stream}:"] if run else []
         for search in run:
             assert search.best
-            told = f"{len(search.run)} of {len(search.points)} points, ACC {accuracy(search.best):.2f} % held out"
-            lines.append(f"    {search.method}:  # {told}")
+            comment = f"{len(search.run)} of {len(search.points)} points, ACC {accuracy(search.best):.2f} % held out"
+            lines.append(f"    {search.method}:  # {comment}")
             for name, entry in search.entries.items():
-                made = entry_of(search, search.best, name, entry)
-                text = yaml.safe_dump(made, default_flow_style=True, sort_keys=False, width=10_000).strip()
+                best_entry = entry_of_best(search, search.best, name, entry)
+                text = yaml.safe_dump(best_entry, default_flow_style=True, sort_keys=False, width=10_000).strip()
                 lines.append(f"      {name}: {text}")
     return HEAD + "\n".join(["grid:" if lines else "grid: {}", *lines]) + "\n"
 
 
-def entry_of(search: Search, best: Runs, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+def entry_of_best(search: Search, best: Runs, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     """A preset's entry with the value of the best point; others stay, unless the runs had another."""
     value = best.variant.settings.get(name, entry["value"])
     if name in search.searched:

@@ -1,4 +1,4 @@
-"""The paper's own figures, by item and stream; what it does not have is empty."""
+"""The numbers that the paper gives, by item and stream; what it does not have is empty."""
 
 from functools import cache
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""Records to the paper's tables and figures, as files: one entry for every item; it never trains."""
+"""An item's records to its tables and figures, as files; nothing is trained here."""
 
 import io
 from collections.abc import Callable, Mapping
@@ -7,30 +7,39 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from samc.errors import OutputError
-from samc.experiments.items import Item
+from samc.experiments.diagnosis import evenly_spread
 from samc.experiments.jobs import Job
-from samc.experiments.pictures import PICTURES, unpacked
-from samc.experiments.shelf import Shelf
+from samc.experiments.pictures import PICTURES, unpack
+from samc.experiments.record_store import RecordStore
+from samc.experiments.specification import Item, Key
 from samc.files import write_whole
 from samc.record import RunRecord
-from samc.report import accuracy_table, claims_table, cost_table, curve_table, curves, gallery, grid_table, stored_table
-from samc.report.runs import Found, Key, by_stream, learnt_on
-from samc.report.sheet import Section, comma_separated, latex, markdown
+from samc.report import curves
+from samc.report.accuracy_table import accuracy_tables
+from samc.report.claims_table import claims_tables
+from samc.report.cost_table import cost_tables
+from samc.report.curve_table import curve_points
+from samc.report.gallery import draw_gallery
+from samc.report.grid_table import as_presets, grid_tables
+from samc.report.measures import images
+from samc.report.runs import Results, by_stream, machines_sentence
+from samc.report.stored_table import stored_tables
+from samc.report.tables import Table, to_csv, to_latex, to_markdown
 
-TABLES: dict[str, Callable[[Item, Found], list[Section]]] = {
-    "table1": accuracy_table.sections,
-    "table2": accuracy_table.sections,
-    "equal-bytes": accuracy_table.sections,
-    "variants": accuracy_table.sections,
-    "table3": cost_table.sections,
-    "images-stored": stored_table.sections,
-    "theory": claims_table.sections,
-    "grid": grid_table.sections,
+TABLES: dict[str, Callable[[Item, Results], list[Table]]] = {
+    "table1": accuracy_tables,
+    "table2": accuracy_tables,
+    "equal-bytes": accuracy_tables,
+    "variants": accuracy_tables,
+    "table3": cost_tables,
+    "images-stored": stored_tables,
+    "theory": claims_tables,
+    "grid": grid_tables,
 }
 FIGURES: dict[str, Callable[[curves.Streams], Figure]] = {
-    "first-task": curves.first_task,
-    "threshold": curves.by_threshold,
-    "memory-size": curves.by_size,
+    "first-task": curves.draw_first_task,
+    "threshold": curves.draw_by_threshold,
+    "memory-size": curves.draw_by_size,
 }
 AXES = {"memory-size": ("accounting", "budget_images")}
 # terms that a figure itself shows: its axis; GEM's images are counted in bytes, SAMC's in values, as in the paper
@@ -38,77 +47,75 @@ MOST_TASKS = 5
 # in a gallery, spread over the stream
 
 
-def publish(item: Item, found: Found, folder: Path, pictures: Mapping[Key, bytes]) -> list[Path]:
+def publish(item: Item, results: Results, folder: Path, pictures: Mapping[Key, bytes]) -> list[Path]:
     """Write folder/ITEM.md, .csv and .tex for a table, .png, .svg and .csv for a figure; returns the files.
 
-    `found` has the item's runs in order, None for those still to be run; a figure of none of them is not drawn. The
-    gallery is a picture a stream, as PNG only: it is made of pixels.
+    A figure of no runs is not drawn. The gallery is one picture per stream, as PNG only: it is made of pixels.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"cannot write to {folder}: {error.strerror}; choose another folder") from None
     if item.name in TABLES:
-        return tables(item, found, folder)
+        return write_tables(item, results, folder)
     if item.name in FIGURES:
-        return figures(item, found, folder)
-    return galleries(found, folder, pictures)
+        return write_figures(item, results, folder)
+    return write_galleries(results, folder, pictures)
 
 
-def pictures_of(jobs: Mapping[Key, Job], shelf: Shelf) -> dict[Key, bytes]:
-    """What runs with pictures have left beside their records; a shelf that was handed on may be without."""
-    files = {key: shelf.place(job) / PICTURES for key, job in jobs.items() if job.pictures and shelf.find(job)}
+def load_pictures(jobs: Mapping[Key, Job], store: RecordStore) -> dict[Key, bytes]:
+    """What runs with pictures have left next to their records; a store that was handed on may be without."""
+    found = {key: store.locate(job) for key, job in jobs.items() if job.pictures}
+    files = {key: located[0] / PICTURES for key, located in found.items() if located}
     return {key: path.read_bytes() for key, path in files.items() if path.exists()}
 
 
-def tables(item: Item, found: Found, folder: Path) -> list[Path]:
-    sections = TABLES[item.name](item, found)
+def write_tables(item: Item, results: Results, folder: Path) -> list[Path]:
+    tables = TABLES[item.name](item, results)
+    heading, machines = f"# {item.name}: {item.what}", machines_sentence(results.values())
     texts = {
-        "md": "\n\n".join([f"# {item.name}: {item.what}", markdown(sections), *learnt_on(found.values())]) + "\n",
-        "csv": comma_separated([row.raw for section in sections for row in section.rows]),
-        "tex": latex(sections, item.name),
+        "md": "\n\n".join([heading, to_markdown(tables), *machines]) + "\n",
+        "csv": to_csv([row.values for table in tables for row in table.rows]),
+        "tex": to_latex(tables, item.name),
     }
     if item.name == "grid":
-        texts["yaml"] = grid_table.as_presets(found)
-    return [written(folder / f"{item.name}.{kind}", text) for kind, text in texts.items()]
+        texts["yaml"] = as_presets(results)
+    return [write_text(folder / f"{item.name}.{kind}", text) for kind, text in texts.items()]
 
 
-def figures(item: Item, found: Found, folder: Path) -> list[Path]:
-    """Panels only for streams with runs, and the figures behind every curve as CSV."""
-    streams = by_stream(found, axis=AXES.get(item.name, ("accounting",)))
-    paths = [written(folder / f"{item.name}.csv", comma_separated(curve_table.points(item, streams)))]
-    run = {stream: runs for stream, runs in streams.items() if any(each.records for each in runs)}
-    return [*curves.save(lambda: FIGURES[item.name](run), folder / item.name), *paths] if run else paths
+def write_figures(item: Item, results: Results, folder: Path) -> list[Path]:
+    """Panels only for streams with runs, and the numbers behind every curve as CSV."""
+    streams = by_stream(results, axis=AXES.get(item.name, ("accounting",)))
+    paths = [write_text(folder / f"{item.name}.csv", to_csv(curve_points(item, streams)))]
+    known = {stream: all_runs for stream, all_runs in streams.items() if any(runs.records for runs in all_runs)}
+    return [*curves.save_figure(lambda: FIGURES[item.name](known), folder / item.name), *paths] if known else paths
 
 
-def galleries(found: Found, folder: Path, pictures: Mapping[Key, bytes]) -> list[Path]:
-    """The first run of each stream that has left pictures."""
+def write_galleries(results: Results, folder: Path, pictures: Mapping[Key, bytes]) -> list[Path]:
+    """Of each stream the first run that has left pictures."""
     paths: dict[str, Path] = {}
-    for (stream, variant, seed), record in found.items():
+    for (stream, variant, seed), record in results.items():
         content = pictures.get((stream, variant, seed))
         if record is None or content is None or stream in paths:
             continue
         paths[stream] = folder / f"gallery-{stream}.png"
-        items = unpacked(content)
-        tasks = spread_over(sorted({item.task for item in items}), MOST_TASKS)
+        remembered = unpack(content)
+        tasks = choose_tasks(sorted({image.task for image in remembered}), MOST_TASKS)
         picture = io.BytesIO()
-        gallery.draw([item for item in items if item.task in tasks], picture, heading(stream, record))
+        draw_gallery([image for image in remembered if image.task in tasks], picture, gallery_title(stream, record))
         write_whole(paths[stream], picture.getvalue(), replace=True)
     return list(paths.values())
 
 
-def spread_over(tasks: list[int], most: int) -> list[int]:
-    """So many of them from the first to the last, evenly; all if there are no more."""
-    if len(tasks) <= most:
-        return tasks
-    return [tasks[round(place * (len(tasks) - 1) / (most - 1))] for place in range(most)]
+def choose_tasks(tasks: list[int], most: int) -> list[int]:
+    """So many of them from the first to the last; all if there are no more."""
+    return [tasks[place] for place in sorted(evenly_spread(len(tasks), most))]
 
 
-def heading(stream: str, record: RunRecord) -> str:
-    memory = record.memory
-    return f"{stream}: {sum(memory['images_per_task']):,} images in {memory['memory_bytes']:,} bytes"
+def gallery_title(stream: str, record: RunRecord) -> str:
+    return f"{stream}: {images(record):,} images in {record.memory['memory_bytes']:,} bytes"
 
 
-def written(path: Path, text: str) -> Path:
+def write_text(path: Path, text: str) -> Path:
     write_whole(path, text.encode(), replace=True)
     return path

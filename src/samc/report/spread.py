@@ -1,4 +1,4 @@
-"""A figure over seeds: mean, standard deviation and Student's interval; needs nothing but the standard library."""
+"""A measure over seeds: mean, standard deviation and Student's interval, from the standard library alone."""
 
 import math
 import statistics
@@ -28,24 +28,25 @@ class Spread:
         """Where the mean over all seeds lies, with 95 % confidence, if seeds scatter normally."""
         if self.sd is None:
             return None
-        half = student(len(self.values) - 1) * self.sd / math.sqrt(len(self.values))
+        half = student_quantile(len(self.values) - 1) * self.sd / math.sqrt(len(self.values))
         return self.mean - half, self.mean + half
 
 
 def spread(values: Sequence[float]) -> Spread | None:
+    """None of no values."""
     return Spread(tuple(values)) if values else None
 
 
-def student(freedom: int) -> float:
-    """The t that a share of 95 % lies within, by halving; it is the tangent of an angle below a right one."""
+def student_quantile(freedom: int) -> float:
+    """The t within which 95 % of Student's distribution lie, found by bisection on the angle whose tangent is t/√ν."""
     low, high = 0.0, math.pi / 2
     for _ in range(60):  # each step gives a bit, and a double has 53
         middle = (low + high) / 2
-        low, high = (middle, high) if within(middle, freedom) < CONFIDENCE else (low, middle)
+        low, high = (middle, high) if student_probability(middle, freedom) < CONFIDENCE else (low, middle)
     return math.tan(low) * math.sqrt(freedom)
 
 
-def within(angle: float, freedom: int) -> float:
+def student_probability(angle: float, freedom: int) -> float:
     """P(|T| ≤ √ν·tan θ), Student's T with ν whole degrees: a finite sum (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
     sine, square = math.sin(angle), math.cos(angle) ** 2
     odd = freedom % 2

@@ -11,10 +11,10 @@ from samc.streams.base import Stream, Task
 REFRESH_SECONDS = 0.25
 
 
-class Narrator(Watcher):
-    """Tells somebody, by name: total and completed steps, a line to show, ACC so far; some of them at a time.
+class ProgressNarrator(Watcher):
+    """Calls `tell` with some of these at a time, by name: total and completed steps, a line of status, ACC so far.
 
-    Looks at the learner only when it tells: reading a loss makes the host wait for the device.
+    Reads the learner only when it tells: reading a loss makes the host wait for the device.
     """
 
     def __init__(self, tell: Callable[..., None]):
@@ -22,11 +22,11 @@ class Narrator(Watcher):
         self.learner: Any = None
         self.steps: Sequence[int] = ()
         self.step_seconds: list[float] = []
-        self.task_started = self.told = 0.0
+        self.task_started = self.told_at = 0.0
 
     def begin(self, stream: Stream, learner: Learner, steps: Sequence[int]) -> None:
         self.learner, self.steps = learner, steps
-        self.tell(total=sum(steps), shown="testing the untrained network")
+        self.tell(total=sum(steps), status="testing the untrained network")
 
     def step(self, task: Task, number: int, x: object, stats: StepStats) -> None:
         now = time.perf_counter()
@@ -34,20 +34,20 @@ class Narrator(Watcher):
             self.task_started = now  # the first step also completes memories and is left out of the estimate
             return
         done, steps = number + 1, self.steps[task.id]
-        if now - self.told < REFRESH_SECONDS and done < steps:
+        if now - self.told_at < REFRESH_SECONDS and done < steps:
             return
-        self.told = now
+        self.told_at = now
         self.step_seconds[task.id :] = [(now - self.task_started) / number]
         memory = self.learner.memory_report()
-        shown = (
+        status = (
             f"task {task.id + 1}/{len(self.steps)}  step {done}/{steps}  loss {float(stats.loss):.2f}  "
             f"{sum(memory['images_per_task'])} images in {memory['memory_bytes']:,} bytes  "
-            f"{clock(self.left(task.id, done))} left"
+            f"{format_duration(self.seconds_left(task.id, done))} left"
         )
-        self.tell(completed=sum(self.steps[: task.id]) + done, shown=shown)
+        self.tell(completed=sum(self.steps[: task.id]) + done, status=status)
 
-    def left(self, task: int, done: int) -> float:
-        """Seconds left. Steps grow dearer by about the same with every task, for methods that replay."""
+    def seconds_left(self, task: int, done: int) -> float:
+        """By what steps took so far; for methods that replay, a step takes more by about as much with every task."""
         measured = self.step_seconds
         growth = max(0.0, (measured[-1] - measured[0]) / task) if task else 0.0
         ahead = enumerate(self.steps[task + 1 :], start=1)
@@ -58,7 +58,7 @@ class Narrator(Watcher):
             self.tell(acc=sum(accuracies[:tasks_learnt]) / tasks_learnt)
 
 
-def clock(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Minutes and seconds, and hours where there are any."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"

@@ -1,4 +1,4 @@
-"""A connection to Ray, quiet and returned as found; what is done with it is the engine's."""
+"""A connection to Ray: one that prints nothing, and leaves Ray and the process as it found them."""
 
 import logging
 import os
@@ -11,18 +11,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import samc
 from samc.errors import ConfigError
 from samc.experiments.sharing import shared_gpu
 
+SOURCES = Path(__file__).parents[1]
+# of this package: every machine of a cluster learns with these
 ANSWER_SECONDS = 5.0
-# Ray itself would ask a place where nothing listens for ever
+# Ray itself would wait for ever at an address where nothing listens
 
 
-def installed() -> Any:
+def import_ray() -> Any:
     """Ray, which is an extra and slow to import."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to its makers
-    os.environ.setdefault("RAY_DISABLE_FAILURE_SIGNAL_HANDLER", "1")  # nor a page of addresses to a user's `kill`
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no statistics are sent
+    os.environ.setdefault("RAY_DISABLE_FAILURE_SIGNAL_HANDLER", "1")  # no stack trace when a user kills a worker
     try:
         import ray  # noqa: PLC0415
         import ray.util.queue  # noqa: PLC0415
@@ -32,13 +33,13 @@ def installed() -> Any:
 
 
 @contextmanager
-def joined(address: str | None, cores: int | None, shared: bool) -> Iterator[None]:
+def connected(address: str | None, cores: int | None, shared: bool) -> Iterator[None]:
     """Connected to the Ray at an address, or to one of our own with so many cores, which is gone afterwards.
 
-    `shared` is whether several jobs of our own are to be on a GPU at once. A Ray that this process is connected to
-    already is used instead, and stays.
+    `shared` is whether several of our jobs are to be on a GPU at once. A Ray that this process is connected to already
+    is used instead, and stays.
     """
-    ray = installed()
+    ray = import_ray()
     if ray.is_initialized():
         yield
         return
@@ -56,9 +57,8 @@ def joined(address: str | None, cores: int | None, shared: bool) -> Iterator[Non
         else:
             check_answers(address)
             closing.callback(ray.shutdown)
-            sources = {"py_modules": [str(Path(samc.__file__).parent)]}  # every machine learns with these
             try:
-                ray.init(address, runtime_env=sources, **common)
+                ray.init(address, runtime_env={"py_modules": [str(SOURCES)]}, **common)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 reason = str(error).strip().partition("\n")[0]
                 raise ConfigError(f"cannot join the Ray cluster at {address}: {reason}") from None
@@ -78,10 +78,10 @@ def check_answers(address: str) -> None:
 
 @contextmanager
 def quiet(ray: Any) -> Iterator[None]:
-    """Nothing is told to the terminal, and a signal means afterwards what it meant before."""
+    """Nothing is printed to the terminal, and afterwards signals are handled as before."""
     main = threading.current_thread() is threading.main_thread()
     handler, worker = signal.getsignal(signal.SIGTERM), ray._private.worker
-    worker._worker_logs_enabled = False  # no public switch hides its words on lost workers, which are ours to say
+    worker._worker_logs_enabled = False  # no public switch hides what it prints on lost workers, which we report
     try:
         yield
     finally:

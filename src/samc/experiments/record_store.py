@@ -1,0 +1,131 @@
+"""A folder of many runs: each job has a place in it, is written whole, and is learnt by one process at a time."""
+
+import fcntl
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from samc.config import RunConfig
+from samc.errors import DataError, OutputError
+from samc.experiments.jobs import Job, Outcome
+from samc.experiments.pictures import PICTURES
+from samc.files import write_whole
+from samc.record import FILE, RunRecord
+
+CLAIM = ".claimed"
+STATED = ("dataset", "model", "seed")
+# what a record has to say itself: no default stands for it
+
+
+class RecordStore:
+    """Where the records of jobs lie. Several processes, on several machines, may share one folder."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def place(self, job: Job) -> Path:
+        """The folder that the job's record is written to."""
+        return self.folder / job.name
+
+    def find(self, job: Job) -> RunRecord | None:
+        """The record of a job that has been learnt, if it has."""
+        found = self.locate(job)
+        return found[1] if found else None
+
+    def locate(self, job: Job) -> tuple[Path, RunRecord] | None:
+        """A job's record and the folder that it lies in: the job's own place, or any whose record is of equal settings.
+
+        A job's place follows from the settings that are not at their defaults, so that a default which changes moves
+        it; records that were written before are found by their settings.
+        """
+        place = self.place(job)
+        if is_written(place / FILE):
+            record = RunRecord.load(place)
+            if is_of_job(record, job):
+                return place, record
+        for folder, record in self.index.get(tuple(job.config.as_dict()[name] for name in STATED), ()):
+            if is_of_job(record, job) and has_same_extras(folder, record, job):
+                return folder, record
+        return None
+
+    @cached_property
+    def index(self) -> dict[tuple[Any, ...], list[tuple[Path, RunRecord]]]:
+        """All records that are there when this is first asked for, by stream, method and seed.
+
+        It need not be kept up to date: what is written later lies in the place of its job.
+        """
+        records = defaultdict(list)
+        for path in filter(is_written, sorted(self.folder.rglob(FILE))):
+            with suppress(DataError):  # a damaged one is reported when the job whose place it lies in is asked for
+                record = RunRecord.load(path)
+                if all(name in record.config for name in STATED):
+                    records[tuple(record.config[name] for name in STATED)].append((path.parent, record))
+        return records
+
+    def keep(self, job: Job, outcome: Outcome) -> None:
+        """Files first, the record last: where there is a record, there is all of it."""
+        place = self.place(job)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            for name, content in outcome.files.items():
+                write_whole(place / name, content, replace=True)
+        except OSError as error:
+            raise OutputError(f"cannot write to {place}: {error.strerror}; free some space, then go on") from None
+        outcome.record.save(place, replace=True)
+
+    @contextmanager
+    def claim(self, job: Job) -> Iterator[bool]:
+        """Whether this process may learn a job now. The system ends a claim with its process, however it ends."""
+        place = self.place(job)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            file = os.open(place / CLAIM, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise OutputError(f"cannot write to {place}: {error.strerror}; choose another --out") from None
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                mine = os.path.samestat(os.fstat(file), os.stat(place / CLAIM))
+            except (BlockingIOError, FileNotFoundError):
+                mine = False
+            if not mine:  # another's, or what the last one has removed since: a third may hold a new one
+                yield False
+                return
+            yield True
+            (place / CLAIM).unlink(missing_ok=True)
+        finally:
+            os.close(file)
+
+
+def is_written(path: Path) -> bool:
+    """A file system without hard links takes the name of a record before its content arrives."""
+    return path.exists() and path.stat().st_size > 0
+
+
+def is_of_job(record: RunRecord, job: Job) -> bool:
+    """Whether a record is of a job's settings. One that it does not state must be at its default in the job.
+
+    Where a value came from (`preset`) does not matter.
+    """
+    config, defaults = job.config.as_dict(), defaults_of(job.config)
+    for name in (config.keys() | record.config.keys()) - {"preset"}:
+        stated, wanted = record.config.get(name), config.get(name)
+        if stated is None and name not in STATED:
+            stated = wanted if wanted is None else defaults.get(name)
+        if stated != wanted:
+            return False
+    return True
+
+
+def has_same_extras(folder: Path, record: RunRecord, job: Job) -> bool:
+    """Whether a run left what the job asks for, and no more: more takes longer, and a record counts its seconds."""
+    return (record.diagnosis is not None, (folder / PICTURES).exists()) == (job.diagnose, job.pictures)
+
+
+def defaults_of(config: RunConfig) -> dict[str, Any]:
+    """The default of every setting that the config has; None where there is none."""
+    return type(config)().as_dict()
