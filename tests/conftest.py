@@ -2,7 +2,11 @@
 
 import os
 
-for library in ("OMP", "OPENBLAS", "MKL"):  # read when they start: two workers with two threads each wait for each other
+for library in (
+    "OMP",
+    "OPENBLAS",
+    "MKL",
+):  # read when they start: two workers with two threads each wait for each other
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 from pathlib import Path

@@ -8,9 +8,9 @@ import pytest
 import samc
 from samc.config import RunConfig
 from samc.experiments.jobs import Job
-from samc.experiments.shelf import Shelf
+from samc.experiments.record_store import RecordStore
 from samc.record import RunRecord
-from samc.report.results_page import page
+from samc.report.results_page import results_page
 
 ROOT = Path(samc.__file__).parents[2]
 SOURCE = ROOT / "src" / "samc"
@@ -50,15 +50,15 @@ def test_no_placeholder_is_left(page):
 
 
 def test_the_page_of_results_is_what_the_records_say():
-    shelf = Shelf(ROOT / "results" / "paper")
-    assert (ROOT / "docs" / "results.md").read_text() == page(shelf, beside="../results/paper/")
+    store = RecordStore(ROOT / "results" / "paper")
+    assert (ROOT / "docs" / "results.md").read_text() == results_page(store, link="../results/paper/")
 
 
-def test_every_record_on_the_shelf_lies_where_its_job_is_looked_for():
-    shelf = Shelf(ROOT / "results" / "paper")
-    paths = sorted(shelf.folder.rglob("record.json"))
+def test_every_record_of_the_store_is_found_by_its_job():
+    store = RecordStore(ROOT / "results" / "paper")
+    paths = sorted(store.folder.rglob("record.json"))
     assert paths
     for path in paths:
         record = RunRecord.load(path)
         assert record.device["name"] == "NVIDIA H200"
-        assert Job(RunConfig(**record.config)).name == path.parent.relative_to(shelf.folder).as_posix()
+        assert store.locate(Job(RunConfig(**record.config))) == (path.parent, record)

@@ -56,8 +56,9 @@ class Settings:
     """Checked when it is made: types, choices and ranges. A subclass adds fields, and checks of how they fit together."""
 
     def __post_init__(self) -> None:
+        hints = kinds(type(self))
         for item in setting_fields(type(self)):
-            check(item, kinds(type(self))[item.name], getattr(self, item.name))
+            check(item, hints[item.name], getattr(self, item.name))
 
     def idle(self) -> dict[str, str]:
         """Settings that do nothing beside the others, and what to do about it; giving one of them is refused."""
@@ -172,7 +173,6 @@ def setting_fields(kind: type[Settings]) -> list[Field]:
     return [item for item in fields(kind) if "help" in item.metadata]
 
 
-@cache
 def kinds(kind: type[Settings]) -> dict[str, Any]:
     return get_type_hints(kind)
 

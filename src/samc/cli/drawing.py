@@ -1,8 +1,4 @@
-"""Tables in the terminal: whole ones, however narrow it is, and whatever characters it knows."""
-
-import codecs
-import io
-import sys
+"""Tables in the terminal: whole ones, however narrow it is."""
 
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -11,7 +7,6 @@ from samc.report.tables import Table, to_rich
 
 LEAST_WIDTH = 80
 # a narrower terminal wraps the lines; a table squeezed into it would lose digits
-PLAIN = {"−": "-", "–": "-", "±": "+/-", "×": "x", "…": "...", "μ": "mu"}
 
 
 def draw(*tables: Table | RichTable) -> None:
@@ -21,17 +16,3 @@ def draw(*tables: Table | RichTable) -> None:
         if number and isinstance(table, Table):
             console.print()
         console.print(to_rich(table, console.width) if isinstance(table, Table) else table)
-
-
-def plain_where_needed() -> None:
-    """Where output cannot hold a character, its nearest plain one: a minus that became a question mark would lie."""
-
-    def nearest(error: UnicodeError) -> tuple[str, int]:
-        if not isinstance(error, UnicodeEncodeError):
-            raise error
-        return "".join(PLAIN.get(character, "?") for character in error.object[error.start : error.end]), error.end
-
-    codecs.register_error("samc.plain", nearest)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="samc.plain")

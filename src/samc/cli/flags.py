@@ -24,14 +24,15 @@ def as_command(function: Callable[..., None], extra: Extra) -> Callable[..., Non
         parameters.append(parameter(name, wanted, item.metadata["help"]))
     parameters += [parameter(name, kind | None, meaning) for name, (kind, meaning) in extra.items()]
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    function.__annotations__ = {each.name: each.annotation for each in parameters}
+    function.__annotations__ = {option.name: option.annotation for option in parameters}
     return function
 
 
 def all_settings() -> Iterator[tuple[str, Field, Any]]:
     """Every setting once, with its type: those of a run, then those of the methods."""
     seen = set()
-    for settings in (RunConfig, *(learner.Settings for learner in LEARNERS.values())):
+    kinds_of_settings: list[type[Settings]] = [RunConfig, *(learner.Settings for learner in LEARNERS.values())]
+    for settings in kinds_of_settings:
         for item in setting_fields(settings):
             if item.name not in seen:
                 seen.add(item.name)

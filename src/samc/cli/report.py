@@ -1,4 +1,4 @@
-"""`samc models`, `samc report`, `samc results`, `samc compare`: what there is to run, and what has been run."""
+"""`samc report`, `samc results`, `samc compare`: what there is to run, and what has been run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,26 +9,11 @@ from samc.cli.drawing import draw
 from samc.cli.seeds import parse_seeds
 from samc.errors import OutputError
 from samc.experiments.record_store import RecordStore
-from samc.learners import LEARNERS, described
 from samc.record import RunRecord
 from samc.report.comparison import comparison_tables, load_records
 from samc.report.pair import pair_tables
 from samc.report.results_page import write_results
 from samc.report.tables import markdown_grid
-
-
-def models() -> None:
-    """List every method, one line each.
-
-    Examples:
-
-      samc models
-
-      samc run --model icarl --regularization 0.5
-    """
-    width = max(map(len, LEARNERS))
-    for name in LEARNERS:
-        print(f"{name:{width}}  {described(name)}")
 
 
 def report(

@@ -13,21 +13,20 @@ from rich.console import Console
 
 from samc.cli.drawing import draw
 from samc.cli.flags import GroupedCommand, as_command
-from samc.cli.progress import live, row
+from samc.cli.progress import add_bar, live_progress
 from samc.cli.seeds import parse_seeds
 from samc.config import RunConfig, flag
 from samc.device import choose
 from samc.errors import ConfigError, OutputError
 from samc.experiments.jobs import Job, Outcome, has_memory
-from samc.experiments.local import ON_A_GPU, Alone, Local, threads_each
+from samc.experiments.local import ON_A_GPU, InProcess, LocalProcesses, threads_each
 from samc.files import write_whole
 from samc.learners import configure
 from samc.memory.file import FILE
 from samc.record import FILE as RECORD
 from samc.record import RunRecord, claimed_folder
-from samc.report.comparison import Row, shown
-from samc.report.diagnosis import claims
-from samc.report.table import summary
+from samc.report.claims_table import diagnosis_table
+from samc.report.summary import mean_over_seeds, summary_table
 
 AT_ONCE = {"cuda": ON_A_GPU}
 # seeds by kind of device; on a CPU a single one is busy on all cores already
@@ -71,7 +70,7 @@ COMMAND_CLASS = GroupedCommand
 
 
 @dataclass
-class Run:
+class SeedRun:
     """One seed: its settings, the folder that it leaves its record in, and what has come of it so far."""
 
     config: RunConfig
@@ -111,19 +110,21 @@ def execute(
     where = choose("auto" if device is None else device)
     named = f"seed{config.seed}" if seeds is None else f"seeds{seeds.replace(' ', '')}"
     folder = out or Path("runs") / f"{slug(config.dataset)}-{config.model}-{named}-{moment()}"
-    runs = [Run(replace(config, seed=seed), folder if seeds is None else folder / f"seed{seed}") for seed in numbers]
+    runs = [
+        SeedRun(replace(config, seed=seed), folder if seeds is None else folder / f"seed{seed}") for seed in numbers
+    ]
     with ExitStack() as claimed:
-        for each in runs:
-            claimed.enter_context(claimed_folder(each.folder))
-            if has_memory(config) and (each.folder / FILE).exists():
-                raise OutputError(f"{each.folder / FILE} is there already; choose another --out or remove it")
+        for run in runs:
+            claimed.enter_context(claimed_folder(run.folder))
+            if has_memory(config) and (run.folder / FILE).exists():
+                raise OutputError(f"{run.folder / FILE} is there already; choose another --out or remove it")
         if from_preset:
             shown = ", ".join(f"{flag(name)} {value}" for name, value in from_preset.items())
             console.print(f"preset for {config.dataset}: {shown}", soft_wrap=True)
-        jobs = {Job(each.config, keep_memory=True, diagnose=bool(diagnose)): each for each in runs}
+        jobs = {Job(run.config, keep_memory=True, diagnose=bool(diagnose)): run for run in runs}
         learn_all(console, jobs, data_dir, where)
         show(console, runs, seeds)
-        failed = {each.config.seed: each.failure for each in runs if each.failure}
+        failed = {run.config.seed: run.failure for run in runs if run.failure}
         if failed and seeds is not None:
             console.print(f"failed: seed {', '.join(map(str, failed))}")
         for failure in failed.values():
@@ -136,41 +137,39 @@ def execute(
         console.print(f"records: {folder}", soft_wrap=True)
 
 
-def learn_all(console: Console, jobs: dict[Job, Run], data_dir: Path | None, device: torch.device) -> None:
+def learn_all(console: Console, jobs: dict[Job, SeedRun], data_dir: Path | None, device: torch.device) -> None:
     """Every seed with its bar: side by side where that pays, one after the other where one fills the machine."""
     at_once = min(len(jobs), AT_ONCE.get(device.type, 1))
     threads = threads_each(at_once)
-    engine = Alone(device, data_dir) if at_once == 1 else Local(at_once, device.type, data_dir, threads)
-    with live(console) as progress:
+    executor = InProcess(device, data_dir) if at_once == 1 else LocalProcesses(at_once, device.type, data_dir, threads)
+    with live_progress(console) as progress:
         bars = {}
-        for asked in jobs:
-            name = asked.config.model if len(jobs) == 1 else f"{asked.config.model}, seed {asked.config.seed}"
-            bars[asked] = row(progress, name)
-        ends = engine.run(jobs, None if progress.disable else lambda asked, fields: bars[asked](**fields))
-        for asked, end in ends:
+        for job in jobs:
+            name = job.config.model if len(jobs) == 1 else f"{job.config.model}, seed {job.config.seed}"
+            bars[job] = add_bar(progress, name)
+        ends = executor.run(jobs, None if progress.disable else lambda job, fields: bars[job](**fields))
+        for job, end in ends:
             try:
                 if isinstance(end, Exception):
                     raise end
-                jobs[asked].save(end)
+                jobs[job].save(end)
             except Exception as error:
-                jobs[asked].failure = error
+                jobs[job].failure = error
 
 
-def show(console: Console, runs: Sequence[Run], seeds: str | None) -> None:
+def show(console: Console, runs: Sequence[SeedRun], seeds: str | None) -> None:
     """A table of what has been learnt; of several seeds also their mean."""
-    records = [each.record for each in runs if each.record]
+    records = [run.record for run in runs if run.record]
     if not records:
         return
     model, stream = records[0].config["model"], records[0].fingerprint["stream"]
     if seeds is None:
-        draw(summary({model: records[0]}, f"{stream}, seed {records[0].config['seed']}"))
+        draw(summary_table({model: records[0]}, f"{stream}, seed {records[0].config['seed']}"))
         if records[0].diagnosis is not None:
-            draw(claims(records[0].diagnosis))
+            draw(diagnosis_table(records[0].diagnosis))
         return
-    draw(summary({str(record.config["seed"]): record for record in records}, f"{stream}, {model}", "seed"))
-    row = Row(model, tuple(records))
-    acc, bwt = shown(row.over_seeds("acc")), shown(row.over_seeds("bwt"), "+")
-    console.print(f"mean ± standard deviation over seeds: ACC {acc} %, BWT {bwt}")
+    draw(summary_table({str(record.config["seed"]): record for record in records}, f"{stream}, {model}", "seed"))
+    console.print(mean_over_seeds(records))
 
 
 def moment() -> str:

@@ -66,7 +66,7 @@ class FoldedBatch:
                 values[number] = NormFunction.apply(x, residual, operation.layer, operation.relu, self)
         return values[number]
 
-    def place(self, first: nn.Parameter, last: nn.Parameter | None = None) -> Float[Tensor, "g n"]:
+    def place(self, first: Tensor, last: Tensor | None = None) -> Float[Tensor, "g n"]:
         """Where in the rows a parameter's gradients belong, or those of all from one to another."""
         places = self.folding.places
         return self.rows[:, places[first].start : places[last if last is not None else first].stop]
@@ -137,7 +137,7 @@ class Folding:
         self.warmup: ModuleType = warmup
         self.model = model
         self.program = program
-        self.places: dict[nn.Parameter, slice] = {}
+        self.places: dict[Tensor, slice] = {}
         last = 0
         for parameter in trainable(model):
             self.places[parameter] = slice(last, last := last + parameter.numel())

@@ -88,7 +88,7 @@ class Engine:
         inputs = *self.joined(batches), shares
         self.model.train()
         if self.folding is None:
-            grad, loss = self.recorded(plain.masked_gradient, *inputs, model=self.model)
+            grad, loss = self.recorded(self.masked_gradient, *inputs)
             return grad.clone(), loss.clone()
         rows, losses = self.graphs(("one", sum(sizes)), partial(self.folded, (sum(sizes),), ("float32",)), *inputs)
         return rows[0], losses[0].clone()
@@ -164,14 +164,17 @@ class Engine:
         self, sizes: tuple[int, ...], precisions: tuple[str, ...], x: Tensor, y: Tensor, masks: Tensor
     ) -> tuple[Float[Tensor, "g p"], Float[Tensor, "g"]]:
         """On a GPU the plain way: the loop of public implementations, in a form that can be recorded."""
-        found = []
         parts = x.split(sizes), y.split(sizes), masks.split(sizes)
-        for size, precision, *part in zip(sizes, precisions, *parts, strict=True):
+        found = []
+        for size, precision, images, labels, classes in zip(sizes, precisions, *parts, strict=True):
             shares = torch.full((size,), 1 / size, device=x.device)
             with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
-                found.append(plain.masked_gradient(self.model, *part, shares))
+                found.append(self.masked_gradient(images, labels, classes, shares))
         rows, losses = zip(*found, strict=True)
         return torch.stack(rows), torch.stack(losses)
+
+    def masked_gradient(self, x: Tensor, y: Tensor, masks: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        return plain.masked_gradient(self.model, x, y, masks, weights)
 
     def single_value(self, sizes: Sequence[int]) -> bool:
         """Whether a group may end in a single value per channel, which has no variance: BatchNorm knows what to do."""

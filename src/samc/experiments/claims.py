@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from samc.gradients import Batch, descend, flat_parameters, gradient
-from samc.saliency import eval_mode
+from samc.engine import Batch, descend, flat_parameters, gradient
+from samc.models import Classifier
+from samc.models.modes import in_mode
 from samc.similarity import psnr, squared_error, ssim
 
 SHORT_STEP = 0.01
@@ -79,8 +80,8 @@ class MemoryClaims:
 
 
 def examine_step(
-    before: nn.Module,
-    after: nn.Module,
+    before: Classifier,
+    after: Classifier,
     *,
     lr: float,
     number: int,
@@ -115,14 +116,14 @@ def examine_step(
 
 
 @torch.no_grad()
-def loss(model: nn.Module, batch: Batch) -> float:
+def loss(model: Classifier, batch: Batch) -> float:
     """Mean cross-entropy on the batch's own statistics: the function that `gradient` differentiates."""
     model.train()
-    return float(F.cross_entropy(model(batch.x, batch.task), model.local(batch.y, batch.task)))  # type: ignore[operator]
+    return float(F.cross_entropy(model(batch.x, batch.task), model.heads.positions(batch.y, batch.task)))
 
 
 def examine_memory(
-    model: nn.Module,
+    model: Classifier,
     *,
     tasks_learnt: int,
     truth: Batch,
@@ -151,11 +152,11 @@ def examine_memory(
 
 
 @torch.no_grad()
-def output_errors(model: nn.Module, truth: Batch, completed: Float[Tensor, "n c h w"]) -> Float[Tensor, "n"]:
+def output_errors(model: Classifier, truth: Batch, completed: Float[Tensor, "n c h w"]) -> Float[Tensor, "n"]:
     """|f(x) − f(x̃)| for each image: f is the label's logit, on running statistics; the model is returned as found."""
-    with eval_mode(model):
+    with in_mode(model, "eval"):
         true, filled = (model(x, truth.task) for x in (truth.x, completed))
-    label = model.local(truth.y, truth.task)[:, None]  # type: ignore[operator]
+    label = model.heads.positions(truth.y, truth.task)[:, None]
     return (true - filled).gather(1, label)[:, 0].abs()
 
 

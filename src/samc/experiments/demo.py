@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import torch
 
-from samc.config import resolve
 from samc.experiments.pictures import PictureCollector, RememberedImage
-from samc.learners import build, method
+from samc.learners import build, configure
 from samc.protocol import Watcher, run
 from samc.record import RunRecord
 from samc.streams import split_synthetic
@@ -18,7 +17,7 @@ def demo(
     seed: int, device: torch.device, make_watcher: Callable[[str], Watcher]
 ) -> tuple[dict[str, RunRecord], list[RememberedImage]]:
     """Run the three methods; `make_watcher` gives each a watcher, by its name."""
-    configs = {name: resolve({"model": name, "seed": seed}, method(name).settings)[0] for name in MODELS}
+    configs = {name: configure({"model": name, "seed": seed})[0] for name in MODELS}
     stream = split_synthetic(seed)
     records, collector = {}, PictureCollector()
     for name, config in configs.items():

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from samc.clock import Clock
+from samc.engine import Batch
 from samc.errors import ConfigError
 from samc.experiments.claims import SHORT_STEP, MemoryClaims, StepClaims, examine_memory, examine_step
-from samc.gradients import Batch
 from samc.learners.base import Learner, StepStats
 from samc.learners.samc import SAMC
+from samc.models import Classifier
 from samc.protocol import Watcher
 from samc.streams.base import Stream, Task
 
@@ -43,7 +44,7 @@ class Diagnosis(Watcher):
         self.true_images: dict[int, deque[tuple[Tensor, int]]] = {}
         self.most_true_bytes = 0
         self.truths: dict[int, Batch] = {}
-        self.before: torch.nn.Module | None = None
+        self.before: Classifier | None = None
         self.steps: list[StepClaims] = []
         self.memories: list[MemoryClaims] = []
 
@@ -63,18 +64,18 @@ class Diagnosis(Watcher):
         self.true_images.setdefault(task.id, deque()).extend(zip(x.cpu(), y.tolist(), strict=True))
         if self.truths and number in self.chosen[task.id]:
             with self.clock("diagnosis"):
-                self.batch = Batch(self.learner.admit_images(x), y.to(self.learner.device, torch.int64), task.id)
+                self.batch = Batch(self.learner.as_images(x), y.to(self.learner.device, torch.int64), task.id)
                 self.before = copy.deepcopy(self.learner.model)
 
     def step(self, task: Task, number: int, x: Tensor, stats: StepStats) -> None:
         self.drop_forgotten()
         if self.before is not None:
             with self.clock("diagnosis"):
-                after, past = copy.deepcopy(self.learner.model), self.learner.past()
+                after, past = copy.deepcopy(self.learner.model), self.learner.past
                 self.steps += examine_step(
                     self.before,
                     after,
-                    lr=self.learner.lr,
+                    lr=self.learner.settings.lr,
                     number=number,
                     batch=self.batch,
                     completed=past,
@@ -107,7 +108,7 @@ class Diagnosis(Watcher):
                         truth=truth,
                         completed=completed,
                         masks=masks,
-                        threshold=learner.threshold,
+                        threshold=learner.settings.threshold,
                     )
                 )
 
@@ -117,7 +118,7 @@ class Diagnosis(Watcher):
         y = torch.tensor(labels)
         assert y.tolist() == self.learner.memory.recall(task)[2].tolist(), "the memory is not first in, first out"
         # laid out as completed images are: where nothing was lost, the same bits must come out of the network
-        x = self.learner.admit_images(torch.stack(images)).contiguous(memory_format=torch.channels_last)
+        x = self.learner.as_images(torch.stack(images)).contiguous(memory_format=torch.channels_last)
         return Batch(x, y.to(self.learner.device), task)
 
     def report(self) -> dict[str, Any]:

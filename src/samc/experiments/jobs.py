@@ -10,10 +10,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from samc.config import RunConfig, resolve
+from samc.config import RunConfig, Settings, setting_fields
 from samc.experiments.diagnosis import Diagnosis
 from samc.experiments.pictures import PICTURES, PictureCollector
-from samc.learners import build, method
+from samc.learners import build, configure, method
 from samc.memory.file import FILE as MEMORY
 from samc.protocol import Watcher, run
 from samc.record import RunRecord
@@ -35,18 +35,24 @@ class Job:
 
         Settings at their defaults are left out, so that a setting which is added later leaves the names as they are.
         """
-        plain = RunConfig().as_dict() | {"dataset": None, "model": None}
-        given = {name: value for name, value in self.config.as_dict().items() if value not in (None, plain[name])}
-        asked = {name: value for name, value in given.items() if name not in ("seed", "preset")}
-        asked |= {name: True for name in ("diagnose", "pictures") if getattr(self, name)}
-        digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:10]
+        plain = defaults_of(self.config) | {"dataset": None, "model": None}
+        changed = {name: value for name, value in self.config.as_dict().items() if value != plain[name]}
+        wanted = {name: value for name, value in changed.items() if name not in ("seed", "preset")}
+        wanted |= {name: True for name in ("diagnose", "pictures") if getattr(self, name)}
+        digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()[:10]
         stream = "".join(c if c.isalnum() else "-" for c in self.config.dataset)
         return f"{stream}/{self.config.model}-{digest}/seed{self.config.seed}"
 
 
-def job(given: dict[str, Any], **asked: bool) -> Job:
+def make_job(given: dict[str, Any], **extras: bool) -> Job:
     """The job of some settings, as the command line would take them: over preset over defaults."""
-    return Job(resolve(given, method(given["model"]).settings)[0], **asked)
+    return Job(configure(given)[0], **extras)
+
+
+def defaults_of(config: RunConfig) -> dict[str, Any]:
+    """What every setting of a config would be if nobody had given it."""
+    kinds: tuple[type[Settings], ...] = (RunConfig, type(config.settings))
+    return {item.name: item.default for kind in kinds for item in setting_fields(kind)}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from samc.learners.base import Learner, StepStats
 from samc.learners.samc import SAMC
-from samc.memory.selection import STEPS, stretched
+from samc.memory.selection import MAX_LEVEL, upsampled
 from samc.protocol import Watcher
 from samc.streams import Stream, Task
 
@@ -45,7 +45,7 @@ class PictureCollector(Watcher):
     def step(self, task: Task, number: int, x: Tensor, stats: StepStats) -> None:
         assert stats.kept is not None
         pairs = self.seen.setdefault(task.id, deque(maxlen=self.last))
-        pairs.extend(zip(x.cpu(), stretched(stats.kept.maps, *x.shape[2:]) / STEPS, strict=True))
+        pairs.extend(zip(x.cpu(), upsampled(stats.kept.maps, *x.shape[2:]) / MAX_LEVEL, strict=True))
 
     def remembered(self, per_task: int) -> list[RememberedImage]:
         """The newest memories of each task, one per class as far as they go, as the next task would replay them."""
@@ -54,7 +54,7 @@ class PictureCollector(Watcher):
         for task, pairs in self.seen.items():
             images, masks, labels = self.learner.memory.recall(task)
             completed = self.learner.complete(images, masks).permute(0, 2, 3, 1).cpu().numpy()
-            items = list(self.learner.memory.shelves[task].items)
+            items = list(self.learner.memory.by_task[task].images)
             newest = range(1, min(len(labels), len(pairs)) + 1)
             # first in, first out: the newest memories are the newest images seen, in the same order
             by_class = {int(labels[-back]): back for back in reversed(newest)}

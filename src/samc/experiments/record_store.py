@@ -9,9 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from samc.config import RunConfig
 from samc.errors import DataError, OutputError
-from samc.experiments.jobs import Job, Outcome
+from samc.experiments.jobs import Job, Outcome, defaults_of
 from samc.experiments.pictures import PICTURES
 from samc.files import write_whole
 from samc.record import FILE, RunRecord
@@ -124,8 +123,3 @@ def is_of_job(record: RunRecord, job: Job) -> bool:
 def has_same_extras(folder: Path, record: RunRecord, job: Job) -> bool:
     """Whether a run left what the job asks for, and no more: more takes longer, and a record counts its seconds."""
     return (record.diagnosis is not None, (folder / PICTURES).exists()) == (job.diagnose, job.pictures)
-
-
-def defaults_of(config: RunConfig) -> dict[str, Any]:
-    """The default of every setting that the config has; None where there is none."""
-    return type(config)().as_dict()

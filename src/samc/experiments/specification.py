@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from samc.experiments.jobs import Job
-from samc.experiments.jobs import job as make_job
+from samc.experiments.jobs import Job, make_job
 
 STREAMS = ("split-cifar100", "split-cifar10", "split-mini-imagenet")
 # in the order in which they are learnt: what matters most is known first

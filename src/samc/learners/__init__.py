@@ -53,7 +53,8 @@ def configure(given: dict[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
 def build(config: RunConfig, stream: Stream, device: torch.device) -> NetworkLearner:
     """The learner that a config describes, for a stream."""
     # the terms of a comparison make sense for a method without a memory too
-    budget_of(stream.image_shape, stream.num_classes, config.buffer_size, config.accounting, config.memory_bytes)
+    shape, classes = stream.image_shape, stream.num_classes
+    budget_of(shape, classes, config.buffer_size, config.accounting, config.memory_bytes)  # type: ignore[arg-type]
     settings = config.settings.as_dict()
     for name in config.settings.idle():
         del settings[name]

@@ -117,7 +117,8 @@ class NetworkLearner:
             raise ConfigError(f"image_shape is (channels, height, width), such as (3, 32, 32); got {image_shape}")
         if model is not None:
             self.settings = replace(self.settings, backbone=f"{type(model).__module__}:{type(model).__qualname__}")
-        self.num_classes, self.image_shape, self.seed = num_classes, tuple(image_shape), seed
+        self.num_classes, self.seed = num_classes, seed
+        self.image_shape: tuple[int, int, int] = (image_shape[0], image_shape[1], image_shape[2])
         self.device = torch.device(device)
         self.random = torch.Generator().manual_seed(seed)
         self.mean, self.std = checked_normalisation(mean, std, image_shape[0])
@@ -137,7 +138,7 @@ class NetworkLearner:
                 backbone = build_backbone(self.settings.backbone, self.image_shape, weights=self.settings.weights)
             found = probe(backbone, self.image_shape)
             heads = self.heads(found.width, self.num_classes, self.seed)
-        normalisation = None if self.mean is None else (self.mean, self.std)
+        normalisation = None if self.mean is None or self.std is None else (self.mean, self.std)
         classifier = Classifier(backbone, heads, found, normalisation)
         if not found.channels_first:
             classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -31,9 +31,7 @@ class EWCSettings(NetworkSettings):
     )
 
 
-def fisher(
-    model: Classifier, x: Float[Tensor, "n c h w"], task: int, *, at_once: bool = True
-) -> Float[Tensor, "p"]:
+def fisher(model: Classifier, x: Float[Tensor, "n c h w"], task: int, *, at_once: bool = True) -> Float[Tensor, "p"]:
     """The diagonal of the Fisher information: E_x Σ_c p(c|x)·(∂ log p(c|x)/∂θ)², exactly for these images.
 
     Of many images and classes `at_once` by vmap, which not every network allows; else of one after the other.

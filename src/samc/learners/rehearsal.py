@@ -1,4 +1,4 @@
-"""Rehearsal: what methods share that replay past tasks, with dense images for a task and an episodic memory behind them."""
+"""Rehearsal: what methods share that replay past tasks: dense images while a task lasts, an episodic memory behind."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -80,7 +80,7 @@ class ReplayLearner(NetworkLearner):
 
 
 class RehearsalLearner(ReplayLearner):
-    """Replays images from an episodic memory by a `rule`; keeps each batch whole after its step, unless a method chooses."""
+    """Replays images from an episodic memory by a `rule`; keeps each batch whole, unless a method chooses."""
 
     Settings: ClassVar[type[MemorySettings]] = KeepingSettings
     rule: Rule

@@ -62,7 +62,7 @@ class Classifier(nn.Module):
         return self.backbone(self.normalised(x), **layers)
 
     def normalised(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
-        return x if self.mean is None else (x - self.mean) / self.std
+        return x if self.mean is None or self.std is None else (x - self.mean) / self.std
 
     def pooled(self, features: Float[Tensor, "b ..."]) -> Float[Tensor, "b d"]:
         """One vector per image: the mean over the map or over all tokens."""

@@ -6,7 +6,8 @@ from statistics import fmean
 from typing import Any
 
 from samc.experiments.specification import Item
-from samc.models import ReducedResNet18
+from samc.models import Heads, ReducedResNet18
+from samc.models.resnet import WIDTHS
 from samc.record import RunRecord
 from samc.report.measures import Measure, images, memory_bytes
 from samc.report.numbers import DASH
@@ -189,8 +190,8 @@ def weights(record: RunRecord) -> dict[str, float]:
 @cache
 def model_bytes(classes: int, channels: int) -> int:
     """A record does not weigh the network itself; one of its size does."""
-    network = ReducedResNet18(classes, channels)
-    return sum(part.nbytes for part in (*network.parameters(), *network.buffers()))
+    parts = ReducedResNet18(channels), Heads(WIDTHS[-1], classes)
+    return sum(tensor.nbytes for part in parts for tensor in (*part.parameters(), *part.buffers()))
 
 
 def weight(name: str) -> Measure:

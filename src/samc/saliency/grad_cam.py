@@ -1,4 +1,4 @@
-"""Saliency: which parts of an image mattered for a class. Grad-CAM on maps and tokens, else the gradient at the pixels."""
+"""Saliency: which parts of an image mattered for a class, by Grad-CAM on maps and tokens, else at the pixels."""
 
 from collections.abc import Callable
 from typing import Literal

@@ -30,18 +30,19 @@ class Survey(NamedTuple):
 
 def survey(program: Program, x: Tensor) -> Survey:
     """What passes through a program's layers; batch norm is left out, it changes no shape."""
-    found, values, kind = Survey({}, {}, {}), {IMAGES: x}, ()
+    found, values = Survey({}, {}, {}), {IMAGES: x}
+    kind: tuple = ()
     for number, operation in enumerate(program.operations, start=1):
         x = values[number] = values[operation.source]
-        layer = operation.layer
         if isinstance(operation, Conv):
+            layer = operation.layer
             kind = tuple(layer.weight.shape), layer.stride, tuple(x.shape)
             found.convs[kind] = layer, x
             values[number] = F.conv2d(x, layer.weight, stride=layer.stride, padding=layer.padding)
         else:
             residual = None if operation.residual is None else values[operation.residual]
-            found.norms[x.shape[1]] = layer, x
-            found.fused[kind, residual is None, operation.relu] = kind, layer, residual, operation.relu
+            found.norms[x.shape[1]] = operation.layer, x
+            found.fused[kind, residual is None, operation.relu] = kind, operation.layer, residual, operation.relu
     return found
 
 
