@@ -38,6 +38,51 @@ def test_a_job_that_fails_is_not_tried_again():
     queue.flush()
 
 
+def test_a_flush_from_inside_such_work_does_not_run_later_work_early():
+    done, queue = [], DeferredQueue(lag=9)
+
+    def first():
+        queue.flush()
+        done.append("first")
+
+    def second():
+        queue.put(lambda: done.append("put by the second"))
+        queue.flush()
+        done.append("second")
+
+    for work in (first, second, lambda: done.append("third")):
+        queue.put(work)
+    queue.flush()
+    assert done == ["first", "second", "third", "put by the second"]
+    assert not queue.waiting
+
+
+@pytest.mark.parametrize("lag", [0, 1, 2])
+def test_what_such_work_puts_itself_comes_after_what_waits_already(lag):
+    done, queue = [], DeferredQueue(lag)
+
+    def work(number):
+        queue.put(lambda: done.append(f"put by {number}"))
+        queue.flush()
+        done.append(number)
+
+    for number in range(4):
+        queue.put(lambda number=number: work(number))
+    queue.flush()
+    assert [entry for entry in done if isinstance(entry, int)] == [0, 1, 2, 3]
+    assert [entry for entry in done if isinstance(entry, str)] == [f"put by {number}" for number in range(4)]
+    assert all(done.index(number) < done.index(f"put by {number}") for number in range(4))
+
+
+def test_work_that_asks_for_what_comes_after_it_is_told_so():
+    queue, later = DeferredQueue(lag=9), []
+    early = queue.put(lambda: later[0]())
+    later.append(queue.put(lambda: 7))
+    with pytest.raises(RuntimeError, match="asked for the result of work that is done after it"):
+        early()
+    assert later[0]() == 7
+
+
 def test_on_the_host_nothing_has_to_travel():
     values = torch.arange(6, dtype=torch.uint8).view(2, 3)
     assert np.array_equal(to_host_async(values)(), values.numpy())
