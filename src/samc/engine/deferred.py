@@ -62,7 +62,7 @@ class DeferredQueue:
         return deferred
 
     def flush(self, until: Deferred | None = None) -> None:
-        """Do what is left, or all up to one of them; what asks for it from inside such work sees what is done so far."""
+        """Do what is left, or all up to one of them; from inside such work it does nothing: order is kept."""
         while self.waiting and not self.busy and (until is None or until.work is not None):
             self.do_next()
 
