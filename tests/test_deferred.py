@@ -76,7 +76,7 @@ def test_what_such_work_puts_itself_comes_after_what_waits_already(lag):
 
 def test_work_that_asks_for_what_comes_after_it_is_told_so():
     queue, later = DeferredQueue(lag=9), []
-    early = queue.put(lambda: later[0]())
+    early = queue.put(lambda: [deferred() for deferred in later])
     later.append(queue.put(lambda: 7))
     with pytest.raises(RuntimeError, match="asked for the result of work that is done after it"):
         early()

@@ -36,7 +36,7 @@ def coloured_squares(tasks: int = 3, per_class: int = 40, side: int = 12, seed: 
 
 
 def reduced(num_classes: int, channels: int = 3, side: int = 12, seed: int = 0) -> Classifier:
-    """The reduced ResNet-18 with heads, as a learner builds it from a seed; which classes a task has is not said yet."""
+    """The reduced ResNet-18 with heads, as a learner builds it from a seed; no task has its classes yet."""
     with seeded(seed):
         backbone = ReducedResNet18(channels)
         found = probe(backbone, (channels, side, side))
