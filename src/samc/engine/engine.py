@@ -58,7 +58,7 @@ class Engine:
         self.folding: Folding | None = None
         if self.program and self.device.type == "cuda":
             self.folding = Folding(self.model, self.program, constants)
-        self.known: list[int] = []
+        self.known: list[tuple[int, ...]] = []
         self.parts: list[Batch] = []
         self.past: tuple[Tensor, ...] = ()
         self.space = torch.empty(0, self.length)
@@ -104,10 +104,11 @@ class Engine:
         precisions = (*[self.precision] * len(memories), "float32")
         if self.device.type == "cpu":
             return self.on_cpu(groups, sizes, precisions)
-        known = [self.model.heads.version, *(id(part.x) for group in memories for part in group)]
+        parts = [part for group in memories for part in group]
+        known = [(self.model.heads.version,), *((id(part.x), id(part.y), part.task) for part in parts)]
         if known != self.known:  # which stays the same for a whole task
-            self.parts = [part for group in memories for part in group]  # held, so that no other gets their id
-            self.known, self.past = known, self.joined(self.parts)
+            self.parts = parts  # held, so that no other gets their id
+            self.known, self.past = known, self.joined(parts)
         folded = self.folding is not None and not self.single_value(sizes)
         function = partial(self.together, self.folded if folded else self.one_by_one, sizes, precisions)
         rows, losses = self.graphs(("many", sizes), function, *self.past, *self.joined([batch]))
