@@ -22,7 +22,7 @@ from samc.streams import open_stream
 
 @dataclass(frozen=True)
 class Job:
-    """One run. `keep_memory` and `pictures` ask for files beside the record, `diagnose` for more in it."""
+    """One run. `keep_memory` and `pictures` ask for files next to the record, `diagnose` for more in it."""
 
     config: RunConfig
     keep_memory: bool = False
@@ -69,7 +69,7 @@ OnProgress = Callable[[Job, dict[str, Any]], None]
 
 @runtime_checkable
 class Executor(Protocol):
-    """Where jobs are learnt. A job is asked for only when there is room for it, and each comes back once."""
+    """Where jobs are learnt. A job is taken only when it can start, and each comes back once."""
 
     def run(self, jobs: Iterable[Job], on_progress: OnProgress | None) -> Iterator[tuple[Job, Outcome | Exception]]: ...
 
