@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samc.learners import LEARNERS, NetworkLearner
+from samc.engine import Engine
+from samc.learners import LEARNERS
 from samc.memory.file import load as samc_memory
 from samc.version import VERSION
 
@@ -55,7 +56,7 @@ def refused(result, *words):
         (("run", "--threshold", "1.0"), ("threshold is in [0, 1), got 1.0", "the paper uses 0.7")),
         (("run", "--threshold", "-0.1"), ("threshold is in [0, 1), got -0.1",)),
         (("run", "--threshold", "much"), ("Invalid value for", "--threshold")),
-        (("run", "--buffer-size", "0"), ("buffer-size is at least 1 image a task, got 0",)),
+        (("run", "--buffer-size", "0"), ("buffer-size is at least 1, got 0; the paper uses 10",)),
         (("run", "--lr", "0"), ("lr is above 0",)),
         (("run", "--n-tasks", "9"), ("split-synthetic can be cut into 1 to 5 tasks, got n-tasks 9",)),
         (("run", "--model", "finetune", "--completion", "zero"), ("finetune has no --completion; it takes --lr",)),
@@ -66,11 +67,11 @@ def refused(result, *words):
         (("run", "--dataset", "split-mini-imagenet"), ("mini-imagenet is not in", "--data-dir")),
         (("run", "--dataset", "npz:absent.npz"), ("absent.npz is not there",)),
         (("run", "--dataset", "folder:absent"), ("absent/train is not there",)),
-        (("run", "--seed", "-1"), ("--seed is a whole number from 0 to 9223372036854775807, got -1",)),
-        (("demo", "--seed", "-1"), ("--seed is a whole number from 0 to 9223372036854775807, got -1",)),
+        (("run", "--seed", "-1"), ("seed is in [0, 9223372036854775807], got -1",)),
+        (("demo", "--seed", "-1"), ("seed is in [0, 9223372036854775807], got -1",)),
         (("run", "--model", "finetune", "--memory-bytes", "abc"), ("memory-bytes is like 30KB/task",)),
-        (("run", "--model", "finetune", "--buffer-size", "-1"), ("buffer-size is at least 1 image a task, got -1",)),
-        (("run", "--codec", ""), ("--codec is empty",)),
+        (("run", "--model", "finetune", "--buffer-size", "-1"), ("buffer-size is at least 1, got -1; the paper uses 10",)),
+        (("run", "--codec", ""), ("codec is empty; leave it out, or give it a value",)),
         (("run", "--codec", "gist:webp:20"), ("lacks what is kept above the gist; write gist:webp:20+cam",)),
         (("run", "--device", ""), ("unknown device ''",)),
         (("run", "--seeds", "9223372036854775808"), ("of numbers below 2^63",)),
@@ -78,7 +79,7 @@ def refused(result, *words):
         (("memory", "show"), ("Missing argument", "see: samc memory show --help")),
         (("results", ".", "--page", ""), ("--page is the file to write, and . is a folder",)),
         (("data", "check"), ("no data set is in", "samc data fetch cifar100")),
-        (("run", "--lr", "inf"), ("--lr is a finite number",)),
+        (("run", "--lr", "inf"), ("lr is above 0, got inf; the paper uses 0.1",)),
         (("rnu",), ("rnu", "run")),
         (("data", "fetch", "cifar"), ("unknown data set 'cifar'", "did you mean 'cifar1")),
     ],
@@ -164,7 +165,7 @@ def test_an_interrupted_run_leaves_nothing(samc, tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(NetworkLearner, "step", interrupt)
+    monkeypatch.setattr(Engine, "step", interrupt)
     code, _, err = samc("run", *QUICK, "--out", "stopped")
     assert code == 130
     assert err == "samc: interrupted; nothing half-written is left\n"
