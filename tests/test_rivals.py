@@ -577,7 +577,11 @@ def test_a_step_that_was_recorded_is_the_same_step(name, settings, replayed, mon
     assert len(kernels) > 20
     # what waits for the device or sends something there; on a GPU that must repeat itself, a scattered sum does too
     forbidden = ("_local_scalar_dense", "lift_fresh", "scatter_add", "scatter_add_")
-    assert not kernels & {f"aten::{kernel}" for kernel in forbidden}
+    # where steps are counted on a CPU, torch's Adam makes a tensor of the 1 that it adds; on a GPU it adds the number
+    known = ["aten::lift_fresh"] if name == "eec" else []
+    for tape in recorder.tapes:
+        found = [kernel._schema.name for kernel, *_ in tape.kernels]
+        assert [kernel for kernel in found if kernel.removeprefix("aten::") in forbidden] == known
 
 
 def test_encodings_are_kept_whole_where_they_fit():
