@@ -95,7 +95,10 @@ def test_gem_equals_an_independent_implementation(lr):
 
 @pytest.mark.parametrize("name", [name for name in LEARNERS if name != "ebm"])
 def test_with_one_task_every_method_that_has_the_same_loss_is_finetune(name):
-    finetune, other = learner("finetune", lr=0.05), learner(name, lr=0.05, **({"meta_lr": 1.0} if name == "mer" else {}))
+    finetune, other = (
+        learner("finetune", lr=0.05),
+        learner(name, lr=0.05, **({"meta_lr": 1.0} if name == "mer" else {})),
+    )
     for step in range(3):
         for method in (finetune, other):
             method.observe(*random_batch(5, SHAPE, seed=step), 0)
@@ -117,9 +120,9 @@ def test_samc_that_keeps_everything_is_gem():
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_the_contract(name):
-    each = learner(name)
-    assert isinstance(each, Learner)
-    report = each.memory_report()
+    subject = learner(name)
+    assert isinstance(subject, Learner)
+    report = subject.memory_report()
     needed = {"budget_bytes", "bytes", "bytes_by_part", "memory_bytes", "images_per_task", "accounting"}
     assert needed <= set(report)
     assert report["bytes"] == sum(report["bytes_by_part"].values())
@@ -149,12 +152,12 @@ def test_state_saved_in_the_middle_of_a_task_goes_on_bit_for_bit(name, settings,
     def fresh(seed):
         return LEARNERS[name](6, SHAPE, seed=seed, **kwargs)
 
-    def learn(each, skip=0, stop=None):
+    def learn(subject, skip=0, stop=None):
         for number, (task, x, y, last) in enumerate(batches):
             if skip <= number and (stop is None or number < stop):
-                each.observe(x, y, task.id)
+                subject.observe(x, y, task.id)
                 if last:
-                    each.end_task(task)
+                    subject.end_task(task)
 
     batches = []
     for task in stream:
@@ -176,15 +179,15 @@ def test_state_saved_in_the_middle_of_a_task_goes_on_bit_for_bit(name, settings,
 @pytest.mark.parametrize("replay", ["gem", "er", "agem"])
 def test_a_toy_stream_is_learnt_and_remembered(replay):
     stream = coloured_squares()
-    each = samc.SAMC(6, SHAPE, lr=0.03, buffer_size=4, autoencoder_steps=5, **PAPER | {"replay": replay})
+    subject = samc.SAMC(6, SHAPE, lr=0.03, buffer_size=4, autoencoder_steps=5, **PAPER | {"replay": replay})
     for task in stream:
         for x, y in task.batches(10, epochs=3):
-            each.observe(x, y, task.id)
-        each.end_task(task)
-    accuracies = [float((each.predict(t.test_x, t.id) == t.test_y).double().mean()) for t in stream]
+            subject.observe(x, y, task.id)
+        subject.end_task(task)
+    accuracies = [float((subject.predict(t.test_x, t.id) == t.test_y).double().mean()) for t in stream]
     assert np.mean(accuracies) > 0.9, accuracies
-    assert all(kept > 4 for kept in each.memory_report()["images_per_task"])
-    assert all(stored.cost <= each.memory.budget_bytes for stored in each.memory.by_task.values())
+    assert all(kept > 4 for kept in subject.memory_report()["images_per_task"])
+    assert all(stored.cost <= subject.memory.budget_bytes for stored in subject.memory.by_task.values())
 
 
 def test_the_example_of_the_readme():
@@ -200,10 +203,10 @@ def test_the_example_of_the_readme():
 
 @pytest.mark.parametrize("codec", ["coo", "bitmask", "cam", "cam+deflate", "gist:thumb:2+cam"])
 def test_kept_pixels_survive_the_way_through_memory(codec):
-    each = learner("samc", **PAPER | {"completion": "telea", "threshold": 0.5, "codec": codec})
+    subject = learner("samc", **PAPER | {"completion": "telea", "threshold": 0.5, "codec": codec})
     x, y = random_batch(6, SHAPE)
-    stats = each.observe(x, y, 0)
-    completed = each.complete(*each.memory.recall(0)[:2])
+    stats = subject.observe(x, y, 0)
+    completed = subject.complete(*subject.memory.recall(0)[:2])
     held = len(completed)
     mask = torch.from_numpy(stats.kept.masks[-held:])[:, None].expand(-1, 3, -1, -1)
     assert torch.equal((completed * 255).round().to(torch.uint8)[mask], x[-held:][mask])
@@ -211,62 +214,62 @@ def test_kept_pixels_survive_the_way_through_memory(codec):
     speaking = levels.max((1, 2)) > 0
     assert speaking.any()
     assert np.array_equal(stats.kept.masks[speaking], levels[speaking] > int(0.5 * MAX_LEVEL))
-    assert stats.kept.masks[~speaking].all() or each.memory.codec.gist
+    assert stats.kept.masks[~speaking].all() or subject.memory.codec.gist
 
 
 def test_a_common_budget_is_shared_out_as_tasks_arrive():
-    each = learner("samc", memory_bytes="2KB", **PAPER | {"threshold": 0.0, "completion": "telea"})
+    subject = learner("samc", memory_bytes="2KB", **PAPER | {"threshold": 0.0, "completion": "telea"})
     for step in range(3):
         for task in range(3):
-            each.observe(*random_batch(4, SHAPE, TASKS[task], seed=step), task)
-            assert each.memory.nbytes <= 2000
-            assert all(stored.cost <= each.memory.budget_bytes for stored in each.memory.by_task.values())
-    assert each.memory.budget_bytes == 2000 // 3
+            subject.observe(*random_batch(4, SHAPE, TASKS[task], seed=step), task)
+            assert subject.memory.nbytes <= 2000
+            assert all(stored.cost <= subject.memory.budget_bytes for stored in subject.memory.by_task.values())
+    assert subject.memory.budget_bytes == 2000 // 3
 
 
 def test_images_that_keep_too_much_are_cut_to_the_budget_and_counted():
-    each = learner("samc", buffer_size=1, **PAPER | {"threshold": 0.0})
-    each.observe(*random_batch(4, SHAPE), 0)
-    report = each.memory_report()
+    subject = learner("samc", buffer_size=1, **PAPER | {"threshold": 0.0})
+    subject.observe(*random_batch(4, SHAPE), 0)
+    report = subject.memory_report()
     assert report["memory_bytes"] <= report["budget_bytes"] == 3 * 144 + 1
     assert report["bent_masks"] == 4
 
 
 @pytest.mark.parametrize("settings", [{}, PAPER])
 def test_batch_of_one_works_everywhere(settings):
-    each = learner("samc", **settings)
+    subject = learner("samc", **settings)
     for task in range(2):
         for step in range(3):
-            each.observe(*random_batch(1, SHAPE, TASKS[task], seed=step), task)
-    assert each.predict(random_batch(1, SHAPE)[0], 0).shape == (1,)
+            subject.observe(*random_batch(1, SHAPE, TASKS[task], seed=step), task)
+    assert subject.predict(random_batch(1, SHAPE)[0], 0).shape == (1,)
 
 
 def test_a_head_grows_by_its_labels_where_nobody_declared_it():
-    each = samc.Finetune(8, SHAPE)
-    each.observe(*random_batch(4, SHAPE, (2, 3)), 0)
-    each.observe(*random_batch(4, SHAPE, (6,)), 0)
-    assert each.model.heads.task_classes == {0: (2, 3, 6)}
+    subject = samc.Finetune(8, SHAPE)
+    subject.observe(*random_batch(4, SHAPE, (2, 3)), 0)
+    subject.observe(*random_batch(4, SHAPE, (6,)), 0)
+    assert subject.model.heads.task_classes == {0: (2, 3, 6)}
 
 
 @pytest.mark.parametrize("settings", [{}, PAPER])
 def test_a_state_handed_out_does_not_go_on_learning(settings):
-    each = learner("samc", **settings)
-    each.observe(*random_batch(4, SHAPE), 0)
-    state = each.state_dict()
+    subject = learner("samc", **settings)
+    subject.observe(*random_batch(4, SHAPE), 0)
+    state = subject.state_dict()
     before = copy.deepcopy(state)
-    each.observe(*random_batch(4, SHAPE, seed=1), 0)
+    subject.observe(*random_batch(4, SHAPE, seed=1), 0)
     assert all(torch.equal(v, state["model"][k]) for k, v in before["model"].items() if not k.endswith("_extra_state"))
     assert state["memory"] == before["memory"]
 
 
 @pytest.mark.parametrize("settings", [{}, PAPER])
 def test_predict_leaves_the_learner_as_it_was(settings):
-    each = learner("samc", **settings)
-    each.observe(*random_batch(4, SHAPE), 0)
-    before = copy.deepcopy(each.state_dict())
-    each.predict(random_batch(7, SHAPE)[0], 0)
-    after = each.state_dict()
-    assert each.model.training
+    subject = learner("samc", **settings)
+    subject.observe(*random_batch(4, SHAPE), 0)
+    before = copy.deepcopy(subject.state_dict())
+    subject.predict(random_batch(7, SHAPE)[0], 0)
+    after = subject.state_dict()
+    assert subject.model.training
     assert all(torch.equal(v, after["model"][k]) for k, v in before["model"].items() if not k.endswith("_extra_state"))
 
 
@@ -284,14 +287,14 @@ def test_predict_leaves_the_learner_as_it_was(settings):
     ],
 )
 def test_batches_that_make_no_sense_are_refused_before_anything_changes(change, message):
-    each = learner("samc")
-    before = parameters(each)
+    subject = learner("samc")
+    before = parameters(subject)
     x, _ = random_batch(4, SHAPE)
     x.view(-1)[0] = 255
     with pytest.raises(DataError, match=message):
-        each.observe(*change(x, torch.tensor([0, 1, 0, 1])), 0)
-    assert torch.equal(before, parameters(each))
-    assert each.memory.nbytes == 0
+        subject.observe(*change(x, torch.tensor([0, 1, 0, 1])), 0)
+    assert torch.equal(before, parameters(subject))
+    assert subject.memory.nbytes == 0
 
 
 @pytest.mark.parametrize("settings", [{}, PAPER])

@@ -173,7 +173,6 @@ def setting_fields(kind: type[Settings]) -> list[Field]:
     return [item for item in fields(kind) if "help" in item.metadata]
 
 
-@cache
 def kinds(kind: type[Settings]) -> dict[str, Any]:
     return get_type_hints(kind)
 
