@@ -13,8 +13,9 @@ from torch import Tensor
 from samc.completion import Completion, parse_completion, unchanged
 from samc.config import setting, with_default
 from samc.engine import Batch
-from samc.learners.base import Images, Labels, StepStats, TaskId
+from samc.learners.base import Labels, StepStats, TaskId
 from samc.learners.gem import ConeSettings
+from samc.learners.inputs import Images
 from samc.learners.rehearsal import MemorySettings, RehearsalLearner, as_labels
 from samc.learners.rules import RULES, choose_rule
 from samc.memory import Selection, select
