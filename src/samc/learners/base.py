@@ -90,8 +90,7 @@ class NetworkLearner(ImageInputs):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        leading = list(inspect.signature(NetworkLearner.__init__).parameters.values())[1:-1]
-        cls.__signature__ = signature(cls.Settings, leading)  # type: ignore[attr-defined]
+        cls.__signature__ = signature(cls.Settings, LEADING[1:])  # type: ignore[attr-defined]
         cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nSettings:\n{described_settings(cls.Settings)}"
 
     def __init__(
@@ -109,7 +108,7 @@ class NetworkLearner(ImageInputs):
         **settings: Any,
     ):
         method = type(self).__name__.lower()
-        values = named_preset(preset, method) if preset else {}
+        values = {} if preset is None else named_preset(preset, method)
         known = {name: value for name, value in values.items() if name in self.Settings.names()}
         self.settings: Any = self.Settings.made(settings, method, known)
         if image_shape is None or len(image_shape) != 3 or min(image_shape) < 1:
@@ -281,3 +280,8 @@ class NetworkLearner(ImageInputs):
         kept = f"{sum(report['images_per_task'])} images, {report['bytes']:,} bytes kept"
         tasks = f"{len(self.model.heads.task_classes)} tasks, {self.model.heads.num_classes} classes"
         return f"{type(self).__name__}({shape}, {', '.join([*changed, tasks, kept])})"
+
+
+LEADING = tuple(inspect.signature(NetworkLearner.__init__).parameters.values())[:-1]
+# what every constructor takes before its method's settings; these stand in its signature instead of **settings
+NetworkLearner.__init__.__signature__ = signature(NetworkSettings, LEADING)  # type: ignore[attr-defined]
