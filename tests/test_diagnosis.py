@@ -13,7 +13,7 @@ import samc
 from samc.errors import ConfigError
 from samc.experiments.claims import examine_memory, examine_step, output_bounds
 from samc.experiments.diagnosis import Diagnosis, evenly_spread
-from samc.gradients import Batch, descend, gradient
+from samc.engine import Batch, descend, gradient
 from samc.protocol import Watcher, run
 from samc.record import RunRecord
 from samc.report.claims_table import diagnosis_table
@@ -127,7 +127,7 @@ class End(Watcher):
 
 def small_run(diagnosis=None, **settings):
     stream, end = coloured_squares(per_class=30), End()
-    learner = samc.SAMC(6, (3, 12, 12), **{"autoencoder_steps": 3, "budget_images": 3} | settings)
+    learner = samc.SAMC(6, (3, 12, 12), **{"autoencoder_steps": 3, "buffer_size": 3} | settings)
     record = run(stream, learner, watchers=[diagnosis, end] if diagnosis else [end])
     return record, end.states, torch.get_rng_state()
 
