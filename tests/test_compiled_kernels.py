@@ -16,7 +16,6 @@ WIDTHS = ((3, 20, 1), (20, 20, 1), (20, 40, 2), (40, 40, 1), (40, 80, 2), (80, 8
 def started() -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
     """Every kernel that the network's convolutions start, forward, back and in a look, with its arguments."""
     import torch
-
     from samc.gradients import convolution
 
     found: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []

@@ -7,13 +7,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.nn import functional as F
-
-from samc.errors import ConfigError
 from samc.gradients import Batch, Engine, descend, gradient
 from samc.gradients.cores import HELP, in_parallel
 from samc.gradients.engine import CHUNK_PIXELS, chunks
 from samc.gradients.graph import MOST_CONSTANTS, Constants, Recorder
+from torch.nn import functional as F
+
+from samc.errors import ConfigError
 from samc.learners.gem import GEM
 from samc.learners.samc import SAMC
 from samc.models import ReducedResNet18

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-
 from samc.learners.later import Queue, fetched
 
 
