@@ -1,6 +1,8 @@
 """Work on a GPU that is the same at every step, recorded once and then started with a single call."""
 
-from collections.abc import Callable, Hashable
+import gc
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,5 +102,17 @@ class CudaGraphCache:
         """The function's kernels on these inputs, and where they leave what it returns."""
         graph = torch.cuda.CUDAGraph()
         # other threads of this process, which paint or load, may do what a recording must not
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with no_garbage_collection(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
             return graph, function(*inputs)
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Old graphs and pinned memory that are found to be garbage in the middle of a recording would break it."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
