@@ -21,7 +21,7 @@ def script(monkeypatch):
     return importlib.import_module
 
 
-@pytest.mark.parametrize("name", ["against_loop", "past_tasks", "phases", "leak"])
+@pytest.mark.parametrize("name", ["against_loop", "past_tasks", "phases", "leak", "plain_way"])
 def test_a_quick_try_leaves_finite_figures(name, script, tmp_path, capsys):
     script(name).main(["--quick", "--device", "cpu", "--results", str(tmp_path)])
     (path,) = tmp_path.glob("*.json")
@@ -34,6 +34,9 @@ def test_a_quick_try_leaves_finite_figures(name, script, tmp_path, capsys):
     assert all(math.isfinite(number) and number > 0 for number in numbers)
     if name == "against_loop":  # what is compared computes the same
         assert result["rows"][0]["first step apart"] < 1e-3
+    if name == "plain_way":
+        assert result["rows"][0]["largest difference of a row"] < 1e-3
+        assert result["rows"][0]["way"].startswith("plain: one past task after the other by autograd")
     script("table").main(["--results", str(tmp_path), "--rows"])
     printed = capsys.readouterr().out
     assert result["claim"] in printed
@@ -51,7 +54,8 @@ def test_the_same_gradients_again_and_again_in_processes_side_by_side(script, tm
 
 @needs_triton
 @pytest.mark.parametrize(
-    ("of", "kernels", "count"), [("gradients", {"forward", "strided_back", "weight"}, 32), ("look", {"forward"}, 15)]
+    ("of", "kernels", "count"),
+    [("gradients", {"forward", "strided_back", "weight"}, 32), ("inference", {"forward"}, 15)],
 )
 def test_another_tile_covers_what_the_tile_in_use_covers(script, monkeypatch, of, kernels, count):
     tiles = script("tiles")

@@ -1,4 +1,4 @@
-"""The engine: gradients, features and what a device needs for them; the only room that knows graphs, queues, kernels."""
+"""The engine: gradients, features and what a device needs for them; only it knows graphs, queues and kernels."""
 
 from samc.engine.cpu import PRECISIONS
 from samc.engine.engine import Engine

@@ -1,4 +1,4 @@
-"""The engine behind a learner: gradients of many groups of images at once, features, and all that a device needs for it.
+"""The engine behind a learner: gradients of many groups of images at once, features, and all that a device needs.
 
 Where it knows the network (program.py) it takes the fast way of its device, else the plain way; the numbers are the
 same. What a learner calls here says what is computed, never how.
@@ -58,7 +58,7 @@ class Engine:
         self.folding: Folding | None = None
         if self.program and self.device.type == "cuda":
             self.folding = Folding(self.model, self.program, constants)
-        self.known: list[int] = []
+        self.known: list[tuple[int, ...]] = []
         self.parts: list[Batch] = []
         self.past: tuple[Tensor, ...] = ()
         self.space = torch.empty(0, self.length)
@@ -106,10 +106,11 @@ class Engine:
         self.model.train()
         if self.device.type == "cpu":
             return self.on_cpu(groups, sizes, precisions)
-        known = [self.model.heads.version, *(id(part.x) for group in memories for part in group)]
+        parts = [part for group in memories for part in group]
+        known = [(self.model.heads.version,), *((id(part.x), id(part.y), part.task) for part in parts)]
         if known != self.known:  # which stays the same for a whole task
-            self.parts = [part for group in memories for part in group]  # held, so that no other gets their id
-            self.known, self.past = known, self.joined(self.parts)
+            self.parts = parts  # held, so that no other gets their id
+            self.known, self.past = known, self.joined(parts)
         folded = self.folding is not None and not self.single_value(sizes)
         function = partial(self.together, self.folded if folded else self.one_by_one, sizes, precisions)
         rows, losses = self.graphs(("many", sizes), function, *self.past, *self.joined([batch]))
