@@ -7,18 +7,18 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from samc.gradients import Batch, flat_gradient, gradient
-from samc.memory.episodes import clusters, keep
 from torch import nn
 from torch.nn import functional as F
 
 import samc.learners.gem
 from samc.errors import ConfigError
+from samc.gradients import Batch, flat_gradient, gradient
 from samc.learners import LEARNERS
 from samc.learners.distillation import distillation_loss
 from samc.learners.ebm import contrastive_loss, other_labels
 from samc.learners.ewc import fisher
 from samc.learners.icarl import herd, nearness
+from samc.memory.episodes import clusters, keep
 from samc.models import EnergyNetwork
 from samc.projection import project
 from test_learners import SHAPE, TASKS, learner, parameters

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
-from samc.gradients import flat_parameters
 
 from samc.cli import run as cli_run
 from samc.cli.progress import bar_watcher, live_progress
 from samc.cli.seeds import parse_seeds
 from samc.errors import ConfigError, DataError
 from samc.experiments import local
+from samc.gradients import flat_parameters
 from samc.learners import GEM, NetworkLearner
 from samc.models import ReducedResNet18
 from samc.protocol import run
