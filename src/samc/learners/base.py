@@ -314,6 +314,11 @@ class NetworkLearner:
         return f"{type(self).__name__}({shape}, {', '.join([*changed, tasks, kept])})"
 
 
+def as_labels(y: Labels) -> Int64[np.ndarray, "b"]:
+    """Labels as memory keeps them."""
+    return torch.as_tensor(y).cpu().numpy().astype(np.int64)
+
+
 def checked_normalisation(
     mean: Sequence[float] | None, std: Sequence[float] | None, channels: int
 ) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:

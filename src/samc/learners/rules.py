@@ -21,8 +21,9 @@ Rule = Callable[[Engine, Batch, list[Batch], torch.Generator], Gradient]
 
 def er(engine: Engine, batch: Batch, past: list[Batch], random: torch.Generator) -> Gradient:
     """ER (Chaudhry et al. 2019): of the mean loss over the batch and as many images of past tasks, drawn uniformly."""
+    replayed = sample(past, len(batch.y), random)
     with engine.clock("current gradient"):
-        return engine.gradient([batch, *sample(past, len(batch.y), random)])
+        return engine.gradient([batch, *replayed])
 
 
 def agem(engine: Engine, batch: Batch, past: list[Batch], random: torch.Generator) -> Gradient:
