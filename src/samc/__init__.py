@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 # runs on one machine take ten times as long as one (benchmarks/results/tuning-two-cores.md)
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
-from samc.version import VERSION as __version__
+from samc.version import VERSION
+
+__version__ = VERSION
 
 if TYPE_CHECKING:
     from samc import streams

@@ -1,7 +1,7 @@
-"""Settings: a frozen dataclass is a constructor's signature, the flags with their help, the presets' keys and the checks.
+"""Settings: one frozen dataclass is a constructor's signature, the flags with their help, presets' keys and the checks.
 
-Each method has its own (`Settings` in its file); what every run has is `RunConfig`. A default, a range and a meaning stand
-in one `setting(...)` and nowhere else.
+Each method has its own (`Settings` in its file); what every run has is `RunConfig`. A default, a range and a meaning
+stand in one `setting(...)` and nowhere else.
 """
 
 import inspect
@@ -53,7 +53,7 @@ def with_default(kind: type["Settings"], name: str, default: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Checked when it is made: types, choices and ranges. A subclass adds fields, and checks of how they fit together."""
+    """Checked when it is made: types, choices and ranges. A subclass adds fields, and says which fit together."""
 
     def __post_init__(self) -> None:
         hints = kinds(type(self))

@@ -1,4 +1,4 @@
-"""The engine behind a learner: gradients of many groups of images at once, features, and all that a device needs.
+"""The engine behind a learner: gradients of many groups of images at once, features, and what a device needs for them.
 
 Where it knows the network (program.py) it takes the fast way of its device, else the plain way; the numbers are the
 same. What a learner calls here says what is computed, never how.
@@ -86,7 +86,6 @@ class Engine:
         scales = torch.tensor([1.0] * len(sizes) if weights is None else weights) / sum(sizes)
         shares = torch.repeat_interleave(scales, torch.tensor(sizes)).to(self.device)
         inputs = *self.joined(batches), shares
-        self.model.train()
         if self.folding is None:
             grad, loss = self.recorded(self.masked_gradient, *inputs)
             return grad.clone(), loss.clone()
@@ -103,7 +102,6 @@ class Engine:
         groups = [*memories, [batch]]
         sizes = tuple(sum(len(part.y) for part in group) for group in groups)
         precisions = (*[self.precision] * len(memories), "float32")
-        self.model.train()
         if self.device.type == "cpu":
             return self.on_cpu(groups, sizes, precisions)
         parts = [part for group in memories for part in group]
@@ -124,6 +122,7 @@ class Engine:
             self.space = torch.empty(len(groups), self.length)
             self.views = [self.grad_views(row) for row in self.space]
         rows = self.space[: len(groups)]
+        self.model.train()
         if self.program is None or self.single_value(sizes):
             for row, group, precision in zip(rows, groups, precisions, strict=True):
                 with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
@@ -155,8 +154,9 @@ class Engine:
         self, sizes: tuple[int, ...], precisions: tuple[str, ...], x: Tensor, y: Tensor, masks: Tensor,
         weights: Tensor | None = None,
     ) -> tuple[Float[Tensor, "g p"], Float[Tensor, "g"]]:  # fmt: skip
-        """On a GPU the fast way."""
+        """On a GPU the fast way; the mode is set here, not at every step: it takes a while, and a recording has it."""
         assert self.folding is not None
+        self.model.train()
         rows, losses, moments = self.folding.gradients(sizes, precisions, x, y, masks, weights)
         self.running_stats.update(sizes, moments)
         return rows, losses
@@ -175,6 +175,7 @@ class Engine:
         return torch.stack(rows), torch.stack(losses)
 
     def masked_gradient(self, x: Tensor, y: Tensor, masks: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        self.model.train()
         return plain.masked_gradient(self.model, x, y, masks, weights)
 
     def single_value(self, sizes: Sequence[int]) -> bool:
@@ -204,11 +205,11 @@ class Engine:
         self, loss: Callable[..., Float[Tensor, ""]], *tensors: Tensor, **fixed: Hashable
     ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
         """The gradient of loss(*tensors, **fixed), whatever that is, and its value; the network is in train mode."""
-        self.model.train()
         grad, value = self.recorded(self.autograd, *tensors, loss=loss, **fixed)
         return grad, value.clone()
 
     def autograd(self, *tensors: Tensor, loss: Callable[..., Tensor], **fixed: Hashable) -> tuple[Tensor, Tensor]:
+        self.model.train()
         return flat_gradient(self.model, loss(*tensors, **fixed))
 
     def when_on_host(self, tensor: Tensor, work: Callable[[np.ndarray], Result]) -> Deferred[Result]:

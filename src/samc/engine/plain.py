@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from samc.engine.flat import Batch, flat_gradient
+from samc.errors import DataError
 from samc.models.classifier import Classifier
 
 
@@ -23,8 +24,19 @@ def gradient(
     statistics move once. `weights`, one per batch, scale the losses of its images before the mean is taken.
     """
     model.train()
-    features = model.features(torch.cat([batch.x for batch in batches]))
+    features = features_of(model, torch.cat([batch.x for batch in batches]))
     return flat_gradient(model, loss_of(model, features, batches, weights))
+
+
+def features_of(model: Classifier, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b ..."]:
+    """Of images to learn from. Not every batch norm takes a batch that leaves it a single value per channel."""
+    try:
+        return model.features(x)
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        remedy = "learn from larger batches or images, or use samc.models.resnet.BatchNorm in the network"
+        raise DataError(f"a batch of {len(x)} leaves batch norm one value per channel, no variance; {remedy}") from None
 
 
 def loss_of(
@@ -51,6 +63,6 @@ def masked_gradient(
     weights: Float[Tensor, "b"],
 ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
     """The same in a form that can be recorded: which classes an image chooses between is a tensor, `weights` add up."""
-    logits = model.heads.linear(model.pooled(model.features(x)).float())
+    logits = model.heads.linear(model.pooled(features_of(model, x)).float())
     losses = F.cross_entropy(logits.masked_fill(~masks, -torch.inf), y, reduction="none")
     return flat_gradient(model, (losses * weights).sum())

@@ -115,6 +115,8 @@ class NetworkLearner:
         self.settings: Any = self.Settings.made(settings, method, known)
         if image_shape is None or len(image_shape) != 3 or min(image_shape) < 1:
             raise ConfigError(f"image_shape is (channels, height, width), such as (3, 32, 32); got {image_shape}")
+        if model is not None and self.settings.weights is not None:
+            raise ConfigError("weights go with a backbone by name; load them into your model before you pass it")
         if model is not None:
             self.settings = replace(self.settings, backbone=f"{type(model).__module__}:{type(model).__qualname__}")
         self.num_classes, self.seed = num_classes, seed

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 
 class Adam:
-    """torch's Adam, in the form that can be recorded where the parameters are on a GPU; begun anew in the same place."""
+    """torch's Adam, in the form that can be recorded where parameters are on a GPU; begun anew in the same place."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], lr: float):
         self.parameters = list(parameters)
