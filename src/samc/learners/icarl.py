@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from samc.learners.base import EVALUATION_BATCH, Images, Labels, StepStats, TaskId
 from samc.learners.distillation import DistillingLearner, DistillingSettings
 from samc.learners.rehearsal import MemorySettings, RehearsalLearner
-from samc.learners.rules import sample
+from samc.learners.sampling import sample
 from samc.streams.base import Task
 
 MOST_EXEMPLARS = 500

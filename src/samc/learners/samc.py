@@ -13,9 +13,9 @@ from torch import Tensor
 from samc.completion import Completion, parse_completion, unchanged
 from samc.config import setting, with_default
 from samc.learners.base import Images, Labels, StepStats, TaskId, as_labels
-from samc.learners.gem import ConeSettings
+from samc.learners.gem import ConeSettings, choose_rule
 from samc.learners.rehearsal import MemorySettings, RehearsalLearner
-from samc.learners.rules import RULES, choose_rule
+from samc.learners.rules import RULES
 from samc.memory import Selection, select
 from samc.models import InpaintingAutoencoder
 from samc.saliency import as_bytes, saliency_map

@@ -16,7 +16,8 @@ from samc.learners.base import EVALUATION_BATCH, Images, Labels, NetworkSettings
 from samc.learners.eec.encoder import Adam, learn_to_encode
 from samc.learners.eec.episodes import Episodes, check_room, keep
 from samc.learners.rehearsal import ReplayLearner
-from samc.learners.rules import Gradient, sample
+from samc.learners.rules import Gradient
+from samc.learners.sampling import sample
 from samc.memory import budget_of
 from samc.models import InpaintingAutoencoder
 from samc.models.autoencoder import WIDTHS, code_grid, decode
