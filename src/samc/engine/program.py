@@ -42,14 +42,8 @@ class Program(NamedTuple):
 
     operations: tuple[Conv | Norm, ...]
     last_use: tuple[tuple[int, ...], ...]
-
-    @property
-    def convs(self) -> list[nn.Conv2d]:
-        return [operation.layer for operation in self.operations if isinstance(operation, Conv)]
-
-    @property
-    def norms(self) -> list[nn.BatchNorm2d]:
-        return [operation.layer for operation in self.operations if isinstance(operation, Norm)]
+    convs: list[nn.Conv2d]
+    norms: list[nn.BatchNorm2d]
 
 
 class Value(NamedTuple):
@@ -92,7 +86,9 @@ def compile_program(model: Classifier) -> tuple[Program | None, str]:
     last_use = tuple(
         tuple(value for value, user in last.items() if user == number) for number in range(len(operations))
     )
-    return Program(operations, last_use), ""
+    convs = [operation.layer for operation in operations if isinstance(operation, Conv)]
+    norms = [operation.layer for operation in operations if isinstance(operation, Norm)]
+    return Program(operations, last_use, convs, norms), ""
 
 
 def strange_things(model: Classifier) -> Iterator[str]:

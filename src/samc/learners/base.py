@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, SupportsIndex, runtime_checkable
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from samc.config import Settings, described_settings, named_preset, setting, setting_fields, signature
 from samc.engine import Batch, Engine
 from samc.errors import ConfigError, DataError
-from samc.learners.inputs import ImageInputs, Images
+from samc.learners.inputs import ImageInputs, Images, Labels
 from samc.memory import Selection
 from samc.models import Classifier, Heads, probe
 from samc.models.backbones import build_backbone
@@ -24,7 +23,6 @@ from samc.models.start import seeded
 from samc.streams.base import Task
 from samc.streams.pixels import Normalisation
 
-Labels = Tensor | np.ndarray | Sequence[int]
 TaskId = SupportsIndex
 EVALUATION_BATCH = 512
 

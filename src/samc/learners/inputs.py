@@ -1,16 +1,18 @@
-"""Images as callers hand them over, checked: on the device in [0, 1], or as the bytes that memory keeps."""
+"""Images and labels as callers hand them over, checked: on the device in [0, 1], or as memory keeps them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
 from samc.errors import DataError
 from samc.streams.pixels import HALF_A_STEP, Normalisation
 
 Images = Tensor | np.ndarray
+Labels = Tensor | np.ndarray | Sequence[int]
 
 
 class ImageInputs:
@@ -57,3 +59,8 @@ class ImageInputs:
             remedy = "Clean the data, pass uint8, or say how they were normalised: mean= and std="
             raise DataError(f"float images are from 0 to 1; got {kind}{after}. {remedy}")
         return x
+
+
+def as_labels(y: Labels) -> Int64[np.ndarray, "b"]:
+    """Labels as memory keeps them."""
+    return torch.as_tensor(y).cpu().numpy().astype(np.int64)

@@ -5,13 +5,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int64, UInt8
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from samc.config import Terms, setting
 from samc.engine import Batch
-from samc.learners.base import Labels, NetworkLearner, NetworkSettings, StepStats, TaskId
-from samc.learners.inputs import Images
+from samc.learners.base import NetworkLearner, NetworkSettings, StepStats, TaskId
+from samc.learners.inputs import Images, Labels, as_labels
 from samc.learners.rules import Rule
 from samc.memory import EpisodicMemory, budget_of, full_selection, parse_codec
 from samc.streams.base import Task
@@ -152,7 +152,3 @@ class RehearsalLearner(ReplayLearner):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.memory.load_state_dict(state["memory"])  # may draw; what follows sets the random state
         super().load_state_dict(state)
-
-
-def as_labels(y: Labels) -> Int64[np.ndarray, "b"]:
-    return torch.as_tensor(y).cpu().numpy().astype(np.int64)

@@ -21,10 +21,6 @@ class Budget:
     total: int
     per_task: bool = True
 
-    def share(self, tasks: int) -> int:
-        """What each task may hold when there are so many."""
-        return self.total if self.per_task else self.total // max(1, tasks)
-
     def __repr__(self) -> str:
         return f"Budget({self})"
 

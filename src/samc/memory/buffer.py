@@ -173,7 +173,8 @@ class EpisodicMemory:
     @property
     def budget_bytes(self) -> int:
         """What each task may hold now, in the accounting's bytes."""
-        return self.budget.share(len(self.by_task))
+        total = self.budget.total
+        return total if self.budget.per_task else total // max(1, len(self.by_task))
 
     @property
     def max_pixels(self) -> int:
