@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import samc
-from samc.engine import Batch, descend, gradient
+from samc.engine import Batch, descend, gradient, trainable
 from samc.errors import ConfigError
 from samc.experiments.claims import examine_memory, examine_step, output_bounds
 from samc.experiments.diagnosis import Diagnosis, evenly_spread
@@ -46,7 +46,7 @@ def batch(values, label, task):
 def one_step(past, truth, lr=0.5):
     before, now = linear(), batch([1.0, 0.0, 0.0, 0.0], 0, 1)
     after = linear()
-    descend(after, gradient(before, [now])[0], lr)
+    descend(trainable(after), gradient(before, [now])[0], lr)
     (claims,) = examine_step(before, after, lr=lr, number=3, batch=now, completed=[past], truths={0: truth})
     return claims
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from samc.engine import PRECISIONS, Batch, Engine, descend, gradient
+from samc.engine import PRECISIONS, Batch, Engine, descend, gradient, trainable
+from samc.engine.cpu import do_aside, in_parallel
 from samc.engine.cuda import CHUNK_PIXELS, Folding, chunks
 from samc.engine.graphs import MOST_CONSTANTS, Constants, CudaGraphCache
-from samc.engine.threads import do_aside, in_parallel
 from samc.errors import ConfigError
 from samc.learners.gem import GEM
 from samc.learners.samc import SAMC
@@ -111,7 +111,7 @@ def test_after_fifty_steps_with_five_past_tasks_parameters_are_those_of_the_loop
         x, y = torch.randint(0, 256, (10, *shape), generator=random, dtype=torch.uint8), torch.arange(10) % 2 + 10
         ours.observe(x, y, 5)
         rows = by_loop(theirs, [*([memory] for memory in ours.past), [Batch(x.float() / 255, y, 5)]])
-        descend(theirs, project(rows[-1], rows[:-1], 0.5), 0.05)
+        descend(trainable(theirs), project(rows[-1], rows[:-1], 0.5), 0.05)
     found, expected = (torch.cat([p.detach().flatten() for p in net.parameters()]) for net in (ours.model, theirs))
     assert float((found - expected).norm() / expected.norm()) < 1e-3
 
@@ -556,5 +556,5 @@ def test_descend_is_sgd():
         p.grad = flat[start : start + p.numel()].view_as(p).clone()
         start += p.numel()
     torch.optim.SGD(other.parameters(), lr=0.3).step()
-    descend(net, flat, 0.3)
+    descend(trainable(net), flat, 0.3)
     assert all(torch.equal(a, b) for a, b in zip(net.parameters(), other.parameters(), strict=True))

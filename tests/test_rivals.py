@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import samc
-from samc.engine import Batch, descend, flat_gradient, gradient
+from samc.engine import Batch, descend, flat_gradient, gradient, trainable
 from samc.errors import ConfigError
 from samc.learners import LEARNERS, rules
 from samc.learners.distillation import distillation_loss
@@ -77,7 +77,7 @@ def test_ewcs_penalty_by_hand():
     subject.add_up()
     assert subject.pull().tolist() == [1.0 * 1.0 + 0.5 * 1.0, 2.0 * 2.0]
     held = subject.held_back(torch.tensor([3.0, -1.0]))
-    descend(subject.model, held, 0.5)
+    descend(trainable(subject.model), held, 0.5)
     first, second = subject.model.weights.tolist()
     # implicit: (θ' − θ)/α = −g − λ·Σ F_k·(θ' − θ_k), solved for θ' by hand
     assert first == pytest.approx((1.0 - 0.5 * 3.0) / (1 + 0.5 * 4 * 1.5))

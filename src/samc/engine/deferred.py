@@ -61,6 +61,11 @@ class DeferredQueue:
             self.do_next()
         return deferred
 
+    def when_on_host(self, tensor: Tensor, work: Callable[[np.ndarray], Result]) -> Deferred[Result]:
+        """work(tensor as an array), as soon as that costs the device no time; in the order of the calls."""
+        array = to_host_async(tensor)
+        return self.put(lambda: work(array()))
+
     def flush(self, until: Deferred | None = None) -> None:
         """Do what is left, or all up to one of them; from inside such work it does nothing: order is kept."""
         while self.waiting and not self.busy and (until is None or until.work is not None):

@@ -8,22 +8,20 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TypeVar
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from samc.clock import Clock
 from samc.engine import cpu, plain
 from samc.engine.batch_norm import RunningStats
 from samc.engine.cpu import GradViews
 from samc.engine.cuda import Folding
-from samc.engine.deferred import Deferred, DeferredQueue, to_host_async
-from samc.engine.flat import Batch, descend, flat_gradient, trainable
+from samc.engine.deferred import DeferredQueue
+from samc.engine.flat import flat_gradient, trainable
 from samc.engine.graphs import Constants, CudaGraphCache
 from samc.engine.program import compile_program
-from samc.models.classifier import Classifier
-from samc.models.modes import in_mode
+from samc.models.classifier import Batch, Classifier, in_mode
 
 Result = TypeVar("Result")
 FAST = {"cpu": "a core per past task, gradients by hand", "cuda": "all past tasks in one recorded batch"}
@@ -43,6 +41,7 @@ class Engine:
         self.device = next(model.parameters()).device
         self.clock = Clock(self.device)
         self.deferred = DeferredQueue(lag=1 if self.device.type == "cuda" else 0)
+        self.when_on_host = self.deferred.when_on_host
         self.refresh()
 
     def refresh(self) -> None:
@@ -54,7 +53,7 @@ class Engine:
         self.graphs = CudaGraphCache(self.device, constants)
         self.program, self.why_plain = compile_program(self.model)
         norms = self.program.norms if self.program else ()
-        self.running_stats = RunningStats(norms, constants)
+        self.running_stats = RunningStats(norms, constants if self.device.type == "cuda" else None)
         self.folding: Folding | None = None
         if self.program and self.device.type == "cuda":
             self.folding = Folding(self.model, self.program, constants)
@@ -74,7 +73,7 @@ class Engine:
 
     def step(self, gradient: Float[Tensor, "p"], lr: float) -> None:
         """One step of plain SGD."""
-        descend(self.model, gradient, lr)
+        descend(self.parameters, gradient, lr)
 
     def gradient(
         self, batches: Sequence[Batch], weights: Sequence[float] | None = None
@@ -211,7 +210,10 @@ class Engine:
         self.model.train()
         return flat_gradient(self.model, loss(*tensors, **fixed))
 
-    def when_on_host(self, tensor: Tensor, work: Callable[[np.ndarray], Result]) -> Deferred[Result]:
-        """work(tensor as an array), as soon as that costs the device no time; in the order of the calls."""
-        array = to_host_async(tensor)
-        return self.deferred.put(lambda: work(array()))
+
+@torch.no_grad()
+def descend(parameters: list[nn.Parameter], gradient: Float[Tensor, "p"], lr: float) -> None:
+    """One step of plain SGD along a flat gradient of these parameters."""
+    parts = gradient.split([parameter.numel() for parameter in parameters])
+    grads = [part.view_as(parameter) for part, parameter in zip(parts, parameters, strict=True)]
+    torch._foreach_sub_(list[Tensor](parameters), grads, alpha=lr)

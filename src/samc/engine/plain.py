@@ -10,9 +10,9 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from samc.engine.flat import Batch, flat_gradient, gradients_into
+from samc.engine.flat import flat_gradient, gradients_into
 from samc.errors import DataError
-from samc.models.classifier import Classifier
+from samc.models.classifier import Batch, Classifier
 
 
 def gradient(
@@ -21,7 +21,7 @@ def gradient(
     """The gradient of the mean cross-entropy over all the images, each against its own task's classes; and that loss.
 
     All images go through the network as one batch; the model is left in train mode and its running batch-norm
-    statistics move once. `weights`, one per batch, scale the losses of its images before the mean is taken.
+    statistics move once. `weights` are those of `Classifier.loss`.
     """
     return flat_gradient(model, joint_loss(model, batches, weights))
 
@@ -35,7 +35,7 @@ def joint_loss(
     model: Classifier, batches: Sequence[Batch], weights: Sequence[float] | None = None
 ) -> Float[Tensor, ""]:
     model.train()
-    return loss_of(model, features_of(model, torch.cat([batch.x for batch in batches])), batches, weights)
+    return model.loss(features_of(model, torch.cat([batch.x for batch in batches])), batches, weights)
 
 
 def features_of(model: Classifier, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b ..."]:
@@ -47,22 +47,6 @@ def features_of(model: Classifier, x: Float[Tensor, "b c h w"]) -> Float[Tensor,
             raise
         remedy = "learn from larger batches or images, or use samc.models.resnet.BatchNorm in the network"
         raise DataError(f"a batch of {len(x)} leaves batch norm one value per channel, no variance; {remedy}") from None
-
-
-def loss_of(
-    model: Classifier,
-    features: Float[Tensor, "b ..."],
-    batches: Sequence[Batch],
-    weights: Sequence[float] | None = None,
-) -> Float[Tensor, ""]:
-    """The mean cross-entropy of all the images, from what the network made of them."""
-    losses, count = [], 0
-    for number, batch in enumerate(batches):
-        logits = model.logits(features[count : count + len(batch.y)], batch.task)
-        loss = F.cross_entropy(logits, model.heads.positions(batch.y, batch.task), reduction="sum")
-        losses.append(loss if weights is None else weights[number] * loss)
-        count += len(batch.y)
-    return torch.stack(losses).sum() / count
 
 
 def masked_gradient(

@@ -5,25 +5,24 @@ import inspect
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, SupportsIndex, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from samc.config import Settings, described_settings, named_preset, setting, setting_fields, signature
-from samc.engine import Batch, Engine
-from samc.errors import ConfigError, DataError
-from samc.learners.inputs import ImageInputs, Images, Labels
+from samc.engine import Engine
+from samc.errors import ConfigError
+from samc.learners.inputs import Images, Inputs, Labels, TaskId
 from samc.memory import Selection
 from samc.models import Classifier, Heads, probe
 from samc.models.backbones import build_backbone
-from samc.models.modes import in_mode
+from samc.models.classifier import in_mode
 from samc.models.start import seeded
 from samc.streams.base import Task
 from samc.streams.pixels import Normalisation
 
-TaskId = SupportsIndex
 EVALUATION_BATCH = 512
 
 
@@ -72,7 +71,7 @@ class NetworkSettings(Settings):
     )
 
 
-class NetworkLearner(ImageInputs):
+class NetworkLearner(Inputs):
     """A network with one head per task, learnt by plain SGD. A method adds its `Settings`, `setup` and `observe`.
 
     num_classes    how many classes the stream has; left out, heads grow as classes arrive
@@ -124,6 +123,7 @@ class NetworkLearner(ImageInputs):
         self.engine = Engine(self.model, getattr(self.settings, "reference_precision", "float32"))
         self.clock = self.engine.clock
         self.current_task: int | None = None
+        self.begun = False
         self.declared: set[int] = set()
         self.setup()
         for task, classes in enumerate(task_classes):
@@ -176,30 +176,15 @@ class NetworkLearner(ImageInputs):
         self.begin(task.id)
 
     def begin(self, task: int) -> None:
-        """A new task begins; methods that replay prepare for it here."""
-        self.current_task = task
+        """A task begins, or goes on after its end or after a state was loaded; methods that replay prepare for it."""
+        self.current_task, self.begun = task, True
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         raise TypeError(f"{type(self).__name__} does not say how it learns: define observe")
 
     def end_task(self, task: Task) -> None:
-        """Nothing to do, unless a method says so."""
-
-    def as_batch(self, x: Images, y: Labels, task: TaskId) -> Batch:
-        """A batch as the network takes it, or the reason why it cannot be learnt from."""
-        number, images, y = operator.index(task), self.as_images(x), torch.as_tensor(y)
-        if y.shape != (len(images),) or y.is_floating_point():
-            found = f"{y.dtype} {tuple(y.shape)} for {len(images)} images"
-            raise DataError(f"labels are one whole number per image; got {found}")
-        known = self.model.heads.task_classes.get(number, ())
-        strange = set(y.tolist()) - set(known)
-        if strange and number in self.declared:
-            raise DataError(f"labels {sorted(strange)} are not among task {number}'s classes {list(known)}")
-        if strange:
-            self.assign(number, [*known, *strange])
-        if number != self.current_task:
-            self.begin(number)
-        return Batch(images, y.to(self.device, torch.int64), number)
+        """Methods that learn something from a whole task do so here."""
+        self.begun = False
 
     @torch.no_grad()
     def predict(self, x: Images, task: TaskId) -> Int64[Tensor, "b"]:
@@ -263,7 +248,7 @@ class NetworkLearner(ImageInputs):
             self.model.heads.grow(state["num_classes"])
         self.model.load_state_dict(state["model"])
         self.engine.refresh()  # what recordings point at may lie elsewhere now
-        self.current_task = state["task"]
+        self.current_task, self.begun = state["task"], False
         self.declared = set(state["declared"])
         self.random.set_state(state["random"])
         self.seed = state["seed"]

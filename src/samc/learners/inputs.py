@@ -1,7 +1,8 @@
 """Images and labels as callers hand them over, checked: on the device in [0, 1], or as memory keeps them."""
 
-from collections.abc import Sequence
-from typing import Any
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -9,18 +10,43 @@ from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
 from samc.errors import DataError
+from samc.models import Classifier
+from samc.models.classifier import Batch
 from samc.streams.pixels import HALF_A_STEP, Normalisation
 
 Images = Tensor | np.ndarray
 Labels = Tensor | np.ndarray | Sequence[int]
+TaskId = SupportsIndex
 
 
-class ImageInputs:
-    """What a learner does with images before anything else."""
+class Inputs:
+    """What a learner does with images and labels before anything else."""
 
     image_shape: tuple[int, int, int]
     normalisation: Normalisation | None
     device: torch.device
+    model: Classifier
+    current_task: int | None
+    begun: bool
+    declared: set[int]
+    assign: Callable[[int, Sequence[int]], None]
+    begin: Callable[[int], None]
+
+    def as_batch(self, x: Images, y: Labels, task: TaskId) -> Batch:
+        """A batch as the network takes it, or the reason why it cannot be learnt from."""
+        number, images, y = operator.index(task), self.as_images(x), torch.as_tensor(y)
+        if y.shape != (len(images),) or y.is_floating_point():
+            found = f"{y.dtype} {tuple(y.shape)} for {len(images)} images"
+            raise DataError(f"labels are one whole number per image; got {found}")
+        known = self.model.heads.task_classes.get(number, ())
+        strange = set(y.tolist()) - set(known)
+        if strange and number in self.declared:
+            raise DataError(f"labels {sorted(strange)} are not among task {number}'s classes {list(known)}")
+        if strange:
+            self.assign(number, [*known, *strange])
+        if number != self.current_task or not self.begun:
+            self.begin(number)
+        return Batch(images, y.to(self.device, torch.int64), number)
 
     def as_images(self, x: Images) -> Float[Tensor, "b c h w"]:
         """Images on the device in [0, 1]: uint8 is divided by 255, normalised ones are turned back, others checked."""

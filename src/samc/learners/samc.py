@@ -12,14 +12,14 @@ from torch import Tensor
 
 from samc.completion import Completion, parse_completion, unchanged
 from samc.config import setting, with_default
-from samc.learners.base import StepStats, TaskId
+from samc.learners.base import StepStats
 from samc.learners.gem import ConeSettings, choose_rule
-from samc.learners.inputs import Images, Labels, as_labels
+from samc.learners.inputs import Images, Labels, TaskId, as_labels
 from samc.learners.rehearsal import MemorySettings, RehearsalLearner
 from samc.learners.rules import RULES
 from samc.memory import Selection, select
 from samc.models import InpaintingAutoencoder
-from samc.saliency import as_bytes, saliency_map
+from samc.saliency import byte_maps
 from samc.streams.base import Task
 
 AUTOENCODER_BATCH = 10
@@ -67,6 +67,12 @@ class SAMC(RehearsalLearner):
     def setup(self) -> None:
         super().setup()
         self.rule = choose_rule(self.settings.replay, self.settings)
+        self.explained = {
+            "model": self.model,
+            "target": self.settings.saliency_target,
+            "mode": self.settings.saliency_mode,
+            "infer": self.engine.features,
+        }  # by Grad-CAM
         fill, learnt = parse_completion(self.settings.completion)
         if self.stored.codec.gist:
             fill = unchanged  # a gist is better than any guess: completion starts from it
@@ -87,17 +93,13 @@ class SAMC(RehearsalLearner):
             return self.completion(images, masks).contiguous(memory_format=torch.channels_last)
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
-        batch = self.as_batch(x, y, task)
+        batch, pixels, labels = self.as_batch(x, y, task), self.as_bytes(x), as_labels(y)
         g, loss = self.rule(self.engine, batch, self.past, self.random)  # line 8: θ ← OPT_θ(θ, B_t, M̃_{k<t}, α)
         self.engine.step(g, self.settings.lr)
         with self.clock("saliency"):  # line 10: Grad-CAM(x, f_θ, y)
-            (maps,) = self.engine.recorded(self.maps, batch.x, batch.y, task=batch.task)
-        keep = partial(self.keep, self.as_bytes(x), as_labels(y), batch.task)  # lines 10 to 12, on the host
+            (maps,) = self.engine.recorded(byte_maps, batch.x, batch.y, task=batch.task, **self.explained)
+        keep = partial(self.keep, pixels, labels, batch.task)  # lines 10 to 12, on the host
         return StepStats(loss, self.engine.when_on_host(maps, keep))
-
-    def maps(self, x: Tensor, y: Tensor, *, task: int) -> tuple[UInt8[Tensor, "b i j"]]:
-        target, mode = self.settings.saliency_target, self.settings.saliency_mode
-        return (as_bytes(saliency_map(self.model, x, y, task, target, mode, self.engine.features)),)
 
     def keep(
         self, x: UInt8[np.ndarray, "b c h w"], y: np.ndarray, task: int, maps: UInt8[np.ndarray, "b i j"]
@@ -122,7 +124,7 @@ class SAMC(RehearsalLearner):
         for some in rows.split(SALIENCY_BATCH) if steps else ():
             with self.clock("autoencoder"):
                 batch = self.as_batch(task.x[some], task.y[some], task.id)
-                kept, _ = self.select(self.maps(batch.x, batch.y, task=task.id)[0].cpu().numpy())
+                kept, _ = self.select(byte_maps(batch.x, batch.y, task=task.id, **self.explained)[0].cpu().numpy())
                 # as memory would give them back, a gist included
                 codec = self.stored.codec
                 seen, masks = codec.decode(codec.encode(self.as_bytes(task.x[some]), kept))
