@@ -69,6 +69,8 @@ class Small(nn.Module):
 class Subclass(ReducedResNet18):
     """Other layers than its parent: what ran with ER and failed with GEM."""
 
+    channels_last = False
+
     def __init__(self):
         super().__init__(3)
         self.extra = nn.Conv2d(160, 24, 1)

@@ -442,7 +442,7 @@ def test_sampled_constraints_look_at_so_many_tasks(kind, more):
     assert all(len(set(tasks)) == 2 and tasks == sorted(tasks) for tasks in drawn)
     assert {task for tasks in drawn for task in tasks} == set(range(5))
     many = kind(12, shape, task_classes=classes, constraints="sampled:9", codec="raw", **more)
-    many.dense, many.current_task = learner.past, 5
+    many.past, many.current_task, many.begun = learner.past, 5, True
     assert constraining(many, 3) == [[0, 1, 2, 3, 4]] * 3
 
 

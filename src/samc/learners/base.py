@@ -137,7 +137,7 @@ class NetworkLearner(Inputs):
             found = probe(backbone, self.image_shape)
             heads = self.heads(found.width, self.num_classes, self.seed)
         classifier = Classifier(backbone, heads, found, self.mean, self.std)
-        if not found.channels_first:
+        if found.channels_last:
             classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return classifier
 

@@ -31,15 +31,15 @@ class Batch(NamedTuple):
 class Features(NamedTuple):
     """What a network makes of images: which kind, how many numbers, on which grid its parts of the image lie.
 
-    `prefix` counts the tokens before those of the grid, such as a class token. `channels_first` says that the network
-    reads its images in that order only, where others also take them with their channels last in memory.
+    `prefix` counts the tokens before those of the grid, such as a class token. `channels_last` says that the network is
+    faster on images, and with weights, that have their channels last in memory.
     """
 
     kind: Kind
     width: int
     grid: tuple[int, int]
     prefix: int = 0
-    channels_first: bool = False
+    channels_last: bool = False
 
 
 class Classifier(nn.Module):
@@ -69,7 +69,7 @@ class Classifier(nn.Module):
 
     def features(self, x: Float[Tensor, "b c h w"], **layers: Any) -> Float[Tensor, "b ..."]:
         """A map (b, d, i, j), tokens (b, n, d) or a vector (b, d)."""
-        x = x.contiguous() if self.found.channels_first else x
+        x = x if self.found.channels_last else x.contiguous()
         return self.backbone(self.normalised(x), **layers)
 
     def normalised(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
@@ -121,19 +121,14 @@ def probe(backbone: nn.Module, image_shape: tuple[int, int, int]) -> Features:
     """One forward pass of empty images: what the network makes of them. Nothing in the network changes."""
     parameter = next(backbone.parameters(), torch.empty(0))
     x = torch.zeros(2, *image_shape, device=parameter.device, dtype=parameter.dtype)
-    prefix = getattr(backbone, "num_prefix_tokens", None)
     with in_mode(backbone, "eval"):
         try:
             features = backbone(x)
         except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
             reason = " ".join(str(error).split())[:200]
             raise ConfigError(f"the network does not take images of {image_shape}: {reason}") from None
-        found = described(features, image_shape, prefix)
-        try:
-            backbone(x.contiguous(memory_format=torch.channels_last))
-        except RuntimeError:  # such as view(b, -1) of a map
-            return found._replace(channels_first=True)
-    return found
+    found = described(features, image_shape, getattr(backbone, "num_prefix_tokens", None))
+    return found._replace(channels_last=getattr(backbone, "channels_last", False))
 
 
 def described(features: Any, image_shape: tuple[int, int, int], prefix: int | None) -> Features:

@@ -1,7 +1,7 @@
 """Saliency: which parts of an image mattered for a class, by Grad-CAM on maps and tokens, else at the pixels."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int64, UInt8
@@ -80,18 +80,9 @@ def on_grid(model: Classifier, features: Float[Tensor, "b ..."]) -> Float[Tensor
     return features[:, model.found.prefix :].mT.unflatten(2, model.found.grid)
 
 
-def byte_maps(
-    x: Float[Tensor, "b c h w"],
-    y: Int64[Tensor, "b"],
-    *,
-    model: Classifier,
-    task: int,
-    target: Target,
-    mode: Mode,
-    infer: Callable[[Tensor], Tensor] | None,
-) -> tuple[UInt8[Tensor, "b i j"]]:
-    """The maps of a batch as memory takes them, in a form that the engine can record."""
-    return (as_bytes(saliency_map(model, x, y, task, target, mode, infer)),)
+def byte_maps(x: Tensor, y: Tensor, **how: Any) -> tuple[UInt8[Tensor, "b i j"]]:
+    """`saliency_map` as memory takes it, in the form that the engine can record."""
+    return (as_bytes(saliency_map(x=x, y=y, **how)),)
 
 
 def as_bytes(maps: Float[Tensor, "b i j"]) -> UInt8[Tensor, "b i j"]:
