@@ -59,9 +59,7 @@ def test_in_train_mode_it_sees_the_batch_as_learning_does_and_statistics_move_on
     x, y = torch.rand(6, 3, 16, 16, generator=generator), torch.tensor([3, 4, 5, 3, 4, 5])
     other = copy.deepcopy(model).train()
     features = other.features(x)
-    rows = other.heads.linear.weight[
-        y
-    ]  # the gradient of a score of a linear head on pooled features
+    rows = other.heads.linear.weight[y]  # the gradient of a score of a linear head on pooled features
     expected = F.relu((rows[:, :, None, None] * features).sum(1)) / features[0, 0].numel()
     model.eval()
     found = saliency_map(model, x, y, 1, "label", "train")

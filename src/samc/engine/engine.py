@@ -124,10 +124,9 @@ class Engine:
         rows = self.space[: len(groups)]
         self.model.train()
         if self.program is None or self.single_value(sizes):
-            for row, group, precision in zip(rows, groups, precisions, strict=True):
+            for views, group, precision in zip(self.views, groups, precisions, strict=False):
                 with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-                    grad, loss = plain.gradient(self.model, group)
-                row.copy_(grad)
+                    loss = plain.gradient_into(views, self.model, group)
             return rows, loss
         losses, moments = cpu.gradients(self.model, self.program, groups, self.views[: len(groups)], precisions)
         self.running_stats.update(sizes, moments)

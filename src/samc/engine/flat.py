@@ -1,6 +1,6 @@
 """Batches, and a network's gradients and parameters as flat vectors; frozen parameters are no part of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -19,6 +19,14 @@ class Batch(NamedTuple):
 def trainable(model: nn.Module) -> list[nn.Parameter]:
     """The parameters that learn, in the order of every flat vector."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def gradients_into(views: Mapping[Tensor, Tensor], model: nn.Module, loss: Float[Tensor, ""]) -> Float[Tensor, ""]:
+    """The gradient of any loss, each parameter's written into its view; the loss detached."""
+    parameters = trainable(model)
+    grads = torch.autograd.grad(loss, parameters, materialize_grads=True)
+    torch._foreach_copy_([views[parameter] for parameter in parameters], list(grads))
+    return loss.detach()
 
 
 def flat_gradient(model: nn.Module, loss: Float[Tensor, ""]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:

@@ -3,14 +3,14 @@
 Right for every network. The fast ways (cpu.py, cuda.py) must give the same numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from samc.engine.flat import Batch, flat_gradient
+from samc.engine.flat import Batch, flat_gradient, gradients_into
 from samc.errors import DataError
 from samc.models.classifier import Classifier
 
@@ -23,9 +23,19 @@ def gradient(
     All images go through the network as one batch; the model is left in train mode and its running batch-norm
     statistics move once. `weights`, one per batch, scale the losses of its images before the mean is taken.
     """
+    return flat_gradient(model, joint_loss(model, batches, weights))
+
+
+def gradient_into(views: Mapping[Tensor, Tensor], model: Classifier, batches: Sequence[Batch]) -> Float[Tensor, ""]:
+    """The same written to where each parameter's gradient belongs, without a vector in between; returns the loss."""
+    return gradients_into(views, model, joint_loss(model, batches))
+
+
+def joint_loss(
+    model: Classifier, batches: Sequence[Batch], weights: Sequence[float] | None = None
+) -> Float[Tensor, ""]:
     model.train()
-    features = features_of(model, torch.cat([batch.x for batch in batches]))
-    return flat_gradient(model, loss_of(model, features, batches, weights))
+    return loss_of(model, features_of(model, torch.cat([batch.x for batch in batches])), batches, weights)
 
 
 def features_of(model: Classifier, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b ..."]:

@@ -10,7 +10,8 @@ from torch.func import functional_call, jacrev, vmap
 
 from samc.config import setting
 from samc.engine import flat_parameters, padded, trainable
-from samc.learners.base import Images, Labels, NetworkLearner, NetworkSettings, StepStats, TaskId
+from samc.learners.base import NetworkLearner, NetworkSettings, StepStats, TaskId
+from samc.learners.inputs import Images, Labels
 from samc.models import Classifier
 from samc.models.modes import in_mode
 from samc.streams.base import Task

@@ -8,8 +8,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from samc.learners.base import EVALUATION_BATCH, Images, Labels, StepStats, TaskId
+from samc.learners.base import EVALUATION_BATCH, StepStats, TaskId
 from samc.learners.distillation import DistillingLearner, DistillingSettings
+from samc.learners.inputs import Images, Labels
 from samc.learners.rehearsal import MemorySettings, RehearsalLearner
 from samc.learners.sampling import sample
 from samc.streams.base import Task

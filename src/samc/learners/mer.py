@@ -7,8 +7,9 @@ from torch import Tensor
 
 from samc.config import setting
 from samc.engine import Batch, flat_parameters
-from samc.learners.base import Images, Labels, StepStats, TaskId
+from samc.learners.base import StepStats, TaskId
 from samc.learners.er import ReservoirSettings
+from samc.learners.inputs import Images, Labels
 from samc.learners.rehearsal import RehearsalLearner
 from samc.learners.sampling import pick, sample
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from samc.config import Terms, setting
 from samc.engine import Batch
-from samc.learners.base import Images, Labels, NetworkLearner, NetworkSettings, StepStats, TaskId, as_labels
+from samc.learners.base import NetworkLearner, NetworkSettings, StepStats, TaskId
+from samc.learners.inputs import Images, Labels, as_labels
 from samc.learners.rules import Rule
 from samc.memory import EpisodicMemory, budget_of, full_selection, parse_codec
 from samc.streams.base import Task

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from samc.completion import Completion, parse_completion, unchanged
 from samc.config import setting, with_default
-from samc.learners.base import Images, Labels, StepStats, TaskId, as_labels
+from samc.learners.base import StepStats, TaskId
 from samc.learners.gem import ConeSettings, choose_rule
+from samc.learners.inputs import Images, Labels, as_labels
 from samc.learners.rehearsal import MemorySettings, RehearsalLearner
 from samc.learners.rules import RULES
 from samc.memory import Selection, select

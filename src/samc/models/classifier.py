@@ -46,13 +46,14 @@ class Classifier(nn.Module):
         backbone: nn.Module,
         heads: Heads,
         found: Features,
-        normalisation: tuple[Sequence[float], Sequence[float]] | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
     ):
         super().__init__()
         self.backbone = backbone
         self.heads = heads
         self.found = found
-        for name, values in zip(("mean", "std"), normalisation or (None, None), strict=True):
+        for name, values in (("mean", mean), ("std", std)):
             tensor = None if values is None else torch.tensor(values, dtype=torch.float32)[:, None, None]
             self.register_buffer(name, tensor, persistent=False)
 

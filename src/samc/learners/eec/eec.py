@@ -12,9 +12,10 @@ from torch import nn
 from samc.config import Terms, setting
 from samc.engine import Batch
 from samc.errors import ConfigError
-from samc.learners.base import EVALUATION_BATCH, Images, Labels, NetworkSettings, StepStats, TaskId
+from samc.learners.base import EVALUATION_BATCH, NetworkSettings, StepStats, TaskId
 from samc.learners.eec.encoder import Adam, learn_to_encode
 from samc.learners.eec.episodes import Episodes, check_room, keep
+from samc.learners.inputs import Images, Labels
 from samc.learners.rehearsal import ReplayLearner
 from samc.learners.rules import Gradient
 from samc.learners.sampling import sample
