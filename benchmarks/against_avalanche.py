@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import torch
 
 from common import BATCH, LR, SIDE, as_torch_comes, dense, learner, network, options, report, rounds, steps
-from samc.gradients import Batch
+from samc.engine import Batch
 
 MARGIN = 0.5
 CLAIM = "A whole GEM step is faster than Avalanche's."
@@ -23,7 +23,7 @@ class OneHead(torch.nn.Module):
         self.inner = network(tasks, device)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.inner.linear(self.inner.features(x).mean((2, 3)))
+        return self.inner.heads.linear(self.inner.pooled(self.inner.features(x)))
 
 
 class Avalanche:
@@ -40,9 +40,9 @@ class Avalanche:
             clock=SimpleNamespace(train_exp_counter=past),
         )
         self.plugin = plugin
-        for each in memories:
-            plugin.memory_x[each.task], plugin.memory_y[each.task] = each.x, each.y
-            plugin.memory_tid[each.task] = torch.full_like(each.y, each.task)
+        for memory in memories:
+            plugin.memory_x[memory.task], plugin.memory_y[memory.task] = memory.x, memory.y
+            plugin.memory_tid[memory.task] = torch.full_like(memory.y, memory.task)
 
     def observe(self, x: torch.Tensor, y: torch.Tensor, task: int) -> None:
         with as_torch_comes():
@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> None:
     row = {
         "past tasks": past,
         "images each": BATCH,
-        "pixels a side": side,
+        "pixels per side": side,
         "avalanche": getattr(avalanche, "__version__", "unknown"),
         "avalanche ms": 1000 * spent["avalanche"],
         "ours ms": 1000 * spent["ours"],

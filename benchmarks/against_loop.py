@@ -17,7 +17,8 @@ import torch
 from torch.nn import functional as F
 
 from common import BATCH, CLASSES, LR, SIDE, dense, learner, network, options, report, rounds, steps, synchronise
-from samc.gradients import Batch, flat_parameters
+from samc.engine import Batch, flat_parameters
+from samc.models import Classifier
 from samc.projection import solve_dual
 
 MARGIN, RIDGE = 0.5, 1e-3
@@ -26,12 +27,15 @@ CLAIM = "A whole GEM step is faster than the loop of public implementations."
 
 
 class PublicGEM:
-    """One task after the other by backward(), a column of a matrix each; the cone by numpy and quadprog on the host."""
+    """One task after the other by backward(), a column of a matrix each; the cone by numpy and quadprog on the host.
 
-    def __init__(self, memories: list[Batch]):
+    Of any classifier; of the one that our learners start from, where none is given.
+    """
+
+    def __init__(self, memories: list[Batch], model: Classifier | None = None):
         device = memories[0].x.device
         self.memories = memories
-        self.model = network(len(memories) + 1, device).train()
+        self.model = (network(len(memories) + 1, device) if model is None else model).train()
         self.optimiser = torch.optim.SGD(self.model.parameters(), lr=LR)
         self.sizes = [parameter.numel() for parameter in self.model.parameters()]
         self.columns = torch.zeros(sum(self.sizes), len(memories) + 1, device=device)
@@ -48,10 +52,10 @@ class PublicGEM:
         self.optimiser.step()
 
     def gradients(self, now: Batch) -> torch.Tensor:
-        """One column a memory, and last the batch's own."""
-        for column, each in enumerate([*self.memories, now]):
+        """One column per memory, and last the batch's own."""
+        for column, batch in enumerate([*self.memories, now]):
             self.model.zero_grad()
-            F.cross_entropy(self.model(each.x, each.task), each.y - CLASSES * each.task).backward()
+            F.cross_entropy(self.model(batch.x, batch.task), batch.y - CLASSES * batch.task).backward()
             self.store(column)
         return self.columns
 
@@ -144,15 +148,15 @@ def measure(
     ours = {
         name: learner("gem", past, given.device, side, reference_precision=name) for name in precisions(given.device)
     }
-    cases |= {name: steps(each.observe, past, side) for name, each in ours.items()}
-    apart = {name: moved(each.model, cases[name]) - expected for name, each in ours.items()}
+    cases |= {name: steps(gem.observe, past, side) for name, gem in ours.items()}
+    apart = {name: moved(gem.model, cases[name]) - expected for name, gem in ours.items()}
     spent = rounds(cases, given.device, given.quick)
     rows = [
         {
             "reference precision": name,
             "past tasks": past,
             "images each": BATCH,
-            "pixels a side": side,
+            "pixels per side": side,
             "loop alone ms": 1000 * alone,
             "loop ms": 1000 * spent["loop"],
             "ours ms": 1000 * spent[name],

@@ -10,15 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch.nn import functional as F
 
 from samc.device import choose
-from samc.learners.rehearsal import as_array, as_bytes
+from samc.engine import Batch
+from samc.learners.base import as_labels
 from samc.learners.samc import SAMC
 from samc.memory import Codec, EpisodicMemory, Selection, budget_of, parse_codec, select
 from samc.record import describe_device, versions
-from samc.saliency import as_bytes as maps_as_bytes
-from samc.saliency import coarse_cam
+from samc.saliency import as_bytes, saliency_map
 from samc.streams import open_stream
 
 THRESHOLDS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -63,42 +62,42 @@ def values_only(costs: np.ndarray, batches: bool) -> float:
     return float(np.mean(counts))
 
 
-def released_maps(learner: SAMC, parts: list[tuple[torch.Tensor, torch.Tensor]], task: int) -> np.ndarray:
+def released_maps(learner: SAMC, batches: list[Batch]) -> np.ndarray:
     """Maps as the authors' code makes them: of the predicted class, with batch norm on the batch's own statistics."""
-    model, maps = copy.deepcopy(learner.model).train(), []
-    for x in torch.cat([x for x, _ in parts]).split(10):
-        with torch.no_grad():
-            features = model.features(x)
-        features.requires_grad_()
-        (grads,) = torch.autograd.grad(model.head(features, task).amax(1).sum(), features)
-        cam = F.relu((grads.mean((2, 3), keepdim=True) * features.detach()).sum(1))
-        maps.append(maps_as_bytes(cam).cpu().numpy())
+    model, maps = copy.deepcopy(learner.model), []
+    for batch in batches:
+        for x, y in zip(batch.x.split(10), batch.y.split(10), strict=True):
+            maps.append(as_bytes(saliency_map(model, x, y, batch.task, "predicted", "train")).cpu().numpy())
     return np.concatenate(maps)
 
 
 def main(data_dir: Path | None) -> None:
     stream = open_stream("split-cifar100", data_dir=data_dir, n_tasks=TASKS, seed=0)
-    learner = SAMC(100, SHAPE, task_classes=stream.task_classes, completion="telea", device=choose("auto"))
+    settings = {"replay": "gem", "codec": "coo", "threshold": 0.7, "completion": "telea"}
+    learner = SAMC(100, SHAPE, task_classes=stream.task_classes, device=choose("auto"), **settings)
     for task in stream:
         for x, y in task.batches(10):
             learner.observe(x, y, task.id)
     last = stream.tasks[-1]
-    parts = [learner.admit(x, y, last.id) for x, y in last.batches(500)]
-    maps = np.concatenate([maps_as_bytes(coarse_cam(learner.model, x, y, last.id)).cpu().numpy() for x, y in parts])
-    images = np.concatenate([as_bytes(x) for x, y in parts])
-    labels = np.concatenate([as_array(y) for _, y in parts])
+    parts = list(last.batches(500))
+    batches = [learner.as_batch(x, y, last.id) for x, y in parts]
+    maps = np.concatenate(
+        [as_bytes(saliency_map(learner.model, batch.x, batch.y, batch.task)).cpu().numpy() for batch in batches]
+    )
+    images = np.concatenate([learner.as_bytes(x) for x, _ in parts])
+    labels = np.concatenate([as_labels(y) for _, y in parts])
     empty = float((maps.reshape(len(maps), -1).max(1) == 0).mean())
     print(f"{len(images)} images of task {TASKS}, {empty:.1%} with a map of zeros\n")
     print("| codec | " + " | ".join(f"{t:.1f}" for t in THRESHOLDS) + " |\n|---" * 1 + "|---" * len(THRESHOLDS) + "|")
     print("| the paper, images | " + " | ".join(map(str, PAPER)) + " |")
     ours = {t: select(maps, t, 32, 32, 1024)[0] for t in THRESHOLDS}
     with_gist = {t: select(maps, t, 32, 32, 1024, gist=True)[0] for t in THRESHOLDS}
-    released = released_maps(learner, parts, last.id)
+    released = released_maps(learner, batches)
     theirs = {t: select(released, t, 32, 32, 1024)[0] for t in THRESHOLDS}
     for name, selections in (("label, eval mode", ours), ("predicted class, train mode", theirs)):
-        for batches in (False, True):
-            counts = [values_only(3 * selections[t].masks.sum((1, 2)), batches) for t in THRESHOLDS]
-            how = "batches make room" if batches else "images make room"
+        for in_batches in (False, True):
+            counts = [values_only(3 * selections[t].masks.sum((1, 2)), in_batches) for t in THRESHOLDS]
+            how = "batches make room" if in_batches else "images make room"
             print(f"| values only, {name}, {how} | " + " | ".join(f"{count:.1f}" for count in counts) + " |")
     for spec, accounting in [("coo", "values"), *((spec, "bytes") for spec in MASKED)]:
         codec = parse_codec(spec, SHAPE, maps.shape[1:])

@@ -12,30 +12,31 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from samc.device import choose
+from samc.engine import Batch
 from samc.files import write_whole
-from samc.gradients import Batch
 from samc.learners import LEARNERS, NetworkLearner
-from samc.learners.rehearsal import RehearsalLearner, as_array, as_bytes
+from samc.learners.base import as_labels
+from samc.learners.rehearsal import RehearsalLearner
 from samc.learners.samc import SAMC
-from samc.memory import whole
-from samc.models import ReducedResNet18
+from samc.memory import full_selection
+from samc.models import Classifier, Heads, ReducedResNet18, probe
+from samc.models.start import seeded
 from samc.record import RunRecord, describe_device, versions
 from samc.report.numbers import DASH
 from samc.report.tables import Column, Table, TableRow, markdown_grid
 
 RESULTS = Path(__file__).parent / "results"
 BATCH, SIDE, CLASSES = 10, 32, 5
-# images a step, pixels a side, classes a task: those of Split CIFAR-100
+# images per step, pixels per side, classes per task: those of Split CIFAR-100
 LR = 0.01
-MEMORY_BATCHES = 8
-# so many batches fill any memory that keeps only a part of each image
 Row = dict[str, Any]
 
 
@@ -52,16 +53,16 @@ def options(description: str | None, arguments: list[str] | None, *more: str) ->
     return found
 
 
-def batch(task: int, seed: int, count: int = BATCH, side: int = SIDE) -> tuple[torch.Tensor, torch.Tensor]:
+def batch(task: int, seed: int, images: int = BATCH, side: int = SIDE) -> tuple[torch.Tensor, torch.Tensor]:
     """Random images of a task, uint8, and their labels."""
     random = torch.Generator().manual_seed(1000 * task + seed)
-    x = torch.randint(0, 256, (count, 3, side, side), generator=random, dtype=torch.uint8)
-    return x, torch.arange(count) % CLASSES + CLASSES * task
+    x = torch.randint(0, 256, (images, 3, side, side), generator=random, dtype=torch.uint8)
+    return x, torch.arange(images) % CLASSES + CLASSES * task
 
 
-def dense(task: int, seed: int, device: torch.device, count: int = BATCH, side: int = SIDE) -> Batch:
+def dense(task: int, seed: int, device: torch.device, images: int = BATCH, side: int = SIDE) -> Batch:
     """The same as the network takes them."""
-    x, y = batch(task, seed, count, side)
+    x, y = batch(task, seed, images, side)
     return Batch(x.to(device).float() / 255, y.to(device), task)
 
 
@@ -69,11 +70,16 @@ def task_classes(tasks: int) -> list[range]:
     return [range(CLASSES * task, CLASSES * (task + 1)) for task in range(tasks)]
 
 
-def network(tasks: int, device: torch.device) -> ReducedResNet18:
+def network(
+    tasks: int, device: torch.device, side: int = SIDE, backbone: Callable[[], nn.Module] = ReducedResNet18
+) -> Classifier:
     """The network that a learner of so many tasks starts from, laid out as torch does."""
-    model = ReducedResNet18(CLASSES * tasks).to(device)
+    with seeded(0):
+        images_to_features = backbone()
+        found = probe(images_to_features, (3, side, side))
+        model = Classifier(images_to_features, Heads(found.width, CLASSES * tasks), found).to(device)
     for task, classes in enumerate(task_classes(tasks)):
-        model.assign(task, classes)
+        model.heads.assign(task, classes)
     return model
 
 
@@ -87,37 +93,45 @@ def learner(
     shape, classes = (3, side, side), task_classes(heads or past + 1)
     made = LEARNERS[name](CLASSES * len(classes), shape, task_classes=classes, lr=LR, device=device, **settings)
     if isinstance(made, RehearsalLearner):
-        random = torch.Generator().manual_seed(0)
         for task in range(past):
-            for seed in range(MEMORY_BATCHES if isinstance(made, SAMC) else 1):
-                x, y = batch(task, seed, BATCH, side)
-                kept = whole(BATCH, side, side)
-                if isinstance(made, SAMC):
-                    # maps of noise keep about as many pixels as those of a network that has learnt: a sixth
-                    maps = torch.randint(0, 256, (BATCH, side // 8, side // 8), generator=random, dtype=torch.uint8)
-                    kept, _ = made.salient(maps.numpy())
-                made.store.add(task, as_bytes(x), kept, as_array(y))
+            fill(made, task, side)
     return made
 
 
+def fill(made: RehearsalLearner, task: int, side: int) -> None:
+    """Give a task's memory random images until it holds no more: a batch, or, of parts of images, many."""
+    random, held = torch.Generator().manual_seed(task), -1
+    for seed in count():
+        x, y = batch(task, seed, BATCH, side)
+        kept = full_selection(BATCH, side, side)
+        if isinstance(made, SAMC):
+            # maps of noise keep about as many pixels as those of a network that has learnt: a sixth at 0.7
+            maps = torch.randint(0, 256, (BATCH, *made.model.found.grid), generator=random, dtype=torch.uint8)
+            kept, _ = made.select(maps.numpy())
+        made.memory.add(task, made.as_bytes(x), kept, as_labels(y))
+        before, held = held, made.memory.images_per_task[task]
+        if held <= before or not isinstance(made, SAMC):
+            return
+
+
 def steps(observe: Callable[..., Any], task: int, side: int = SIDE) -> Callable[[], Any]:
-    """One online step a call, each with other images than the last."""
+    """One online step per call, each with other images than the last."""
     batches = cycle([batch(task, seed, BATCH, side) for seed in range(16)])
     return lambda: observe(*next(batches), task)
 
 
 def rounds(cases: Mapping[str, Callable[[], Any]], device: torch.device, quick: bool) -> dict[str, float]:
     """Median seconds of a call of each case; a round calls all, every second one in reverse order."""
-    # several calls between two looks at a GPU's clock, since a training loop does not wait after each step either
-    count, calls = (2 if quick else 7), (3 if device.type == "cuda" and not quick else 1)
+    # several calls between two readings of a GPU's clock, since a training loop does not wait after each step either
+    repetitions, calls = (2 if quick else 7), (3 if device.type == "cuda" and not quick else 1)
     for case in cases.values():
         for _ in range(4 if device.type == "cuda" else 1):  # kernels are compiled and graphs recorded before it counts
             case()
     spent: dict[str, list[float]] = {name: [] for name in cases}
-    for number in range(count):
+    for number in range(repetitions):
         for name in reversed(cases) if number % 2 else cases:
             spent[name].append(seconds(cases[name], device, calls))
-    return {name: statistics.median(each) for name, each in spent.items()}
+    return {name: statistics.median(times) for name, times in spent.items()}
 
 
 def seconds(function: Callable[[], Any], device: torch.device, calls: int) -> float:

@@ -42,7 +42,7 @@ def main() -> None:
     print("|---|---|---|---|---|")
     for kind, codecs in ((SAMC, CODECS), (ER, WHOLE)):
         for codec in codecs:
-            settings = {"completion": "telea"} if kind is SAMC else {}
+            settings = {"replay": "gem", "threshold": 0.7, "completion": "telea"} if kind is SAMC else {}
             step, encoding, decoding = seconds_per_step(kind(20, (3, 32, 32), codec=codec, lr=0.02, **settings))
             share = (encoding + decoding) / step
             cells = f"{1000 * step:.1f} | {1000 * encoding:.2f} | {1000 * decoding:.3f} | {share:.2%}"

@@ -18,7 +18,7 @@ from samc.streams import Task
 TASKS, SIDE, IMAGES = 5, 16, 200
 # images: of each task, so twenty steps of ten
 MEMORY = 3
-# whole images' worth a task
+# whole images' worth per task
 TURN = TASKS * IMAGES // 10
 WARM, STEPS = 3 * TURN, 30 * TURN
 ENDS = 5
@@ -31,7 +31,7 @@ def tasks() -> list[Task]:
     made = []
     for task, classes in enumerate(task_classes(TASKS)):
         x, y = batch(task, 0, IMAGES, SIDE)
-        made.append(Task(task, tuple(classes), x, y, x[:0], y[:0]))
+        made.append(Task.from_arrays(x, y, id=task, classes=classes))
     return made
 
 
@@ -58,7 +58,8 @@ def main(arguments: list[str] | None = None) -> None:
     given = options(__doc__, arguments)
     warm, steps, turn, ends = (4, 6, 3, 1) if given.quick else (WARM, STEPS, TURN, ENDS)
     shape = (3, SIDE, SIDE)
-    learner = SAMC(CLASSES * TASKS, shape, budget_images=MEMORY, autoencoder_steps=5, lr=0.01, device=given.device)
+    settings = {"preset": "paper", "buffer_size": MEMORY, "autoencoder_steps": 5, "lr": 0.01}  # all that SAMC can do
+    learner = SAMC(CLASSES * TASKS, shape, device=given.device, **settings)
     going = endless(learner)
     for _ in islice(going, warm):
         pass
@@ -67,7 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
         if number % turn == 0:
             found.append(held(given.device))
     before, after = (
-        {name: statistics.median(each[name] for each in end) for name in found[0]}
+        {name: statistics.median(bytes_held[name] for bytes_held in end) for name in found[0]}
         for end in (found[:ends], found[-ends:])
     )
     rows = [

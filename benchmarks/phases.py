@@ -14,8 +14,7 @@ import torch
 
 from common import options, report
 from samc import run
-from samc.config import resolve
-from samc.learners import build, method
+from samc.learners import build, configure
 from samc.record import RunRecord
 from samc.streams import open_stream
 
@@ -30,7 +29,7 @@ def learnt(data: Path | None, device: torch.device, steps: int, **cut: Any) -> R
     """A run of SAMC with GEM's replay; `steps` are the autoencoder's, `cut` is how much of the stream it sees."""
     name, preset = ("split-cifar100", "paper") if data else ("split-synthetic", "auto")
     settings = {"model": "samc", "dataset": name, "preset": preset, "replay": "gem", "autoencoder_steps": steps}
-    config, _ = resolve(settings, method("samc").settings)
+    config, _ = configure(settings)
     stream = open_stream(name, data_dir=data, **cut)
     return run(stream, build(config, stream, device), config=config.as_dict())
 

@@ -15,11 +15,11 @@ import torch
 
 from against_loop import PublicGEM, precisions
 from common import SIDE, Row, as_torch_comes, dense, network, options, report, rounds, synchronise
-from samc.gradients import Batch, Engine
+from samc.engine import Batch, Engine
 
 TASKS = 19
 CASES = ((10, 32), (43, 32), (43, 84))
-# images a past task, pixels a side
+# images per past task, pixels per side
 GIGAFLOPS, TERAFLOPS = 0.336, 60
 # of one image at 32x32, forward and backward; what the device gives in float32
 CLAIM = "Reference gradients of all past tasks at once are faster than one task after the other, and near the floor."
@@ -40,7 +40,7 @@ def ours(precision: str, memories: list[Batch], now: Batch) -> Ours:
         before = torch.cuda.memory_reserved()
     model = network(len(memories) + 1, device).to(memory_format=torch.channels_last)
     engine = Engine(model, precision)
-    last = [each._replace(x=each.x.contiguous(memory_format=torch.channels_last)) for each in (*memories, now)]
+    last = [batch._replace(x=batch.x.contiguous(memory_format=torch.channels_last)) for batch in (*memories, now)]
     groups = [[memory] for memory in last[:-1]]
 
     def call() -> torch.Tensor:
@@ -76,7 +76,7 @@ def measured(tasks: int, images: int, side: int, device: torch.device, quick: bo
     ready = {name: ours(name, memories, now) for name in precisions(device)}
     public = PublicGEM(memories)
     cases: dict[str, Callable[[], torch.Tensor]] = {"loop": partial(loop, public, now)}
-    cases |= {name: each.call for name, each in ready.items()}
+    cases |= {name: engine.call for name, engine in ready.items()}
     # all networks have the same parameters, and none learns
     exact = in_double(public, now) if side <= SIDE else None
     wrong = {
@@ -87,11 +87,11 @@ def measured(tasks: int, images: int, side: int, device: torch.device, quick: bo
     count = tasks * images + len(now.y)
     floor = count * GIGAFLOPS * (side / 32) ** 2 / TERAFLOPS / 1000
     rows = []
-    for name, each in ready.items():
+    for name, engine in ready.items():
         comparable = name == "float32" and device.type == "cuda"  # the floor is that of a GPU's float32
         rows.append({
             "images each": images,
-            "pixels a side": side,
+            "pixels per side": side,
             "past tasks": tasks,
             "precision": name,
             "loop ms": 1000 * spent["loop"],
@@ -99,7 +99,7 @@ def measured(tasks: int, images: int, side: int, device: torch.device, quick: bo
             "loop / ours": spent["loop"] / spent[name],
             "floor ms": 1000 * floor if comparable else None,
             "ours / floor": spent[name] / floor if comparable else None,
-            "peak GB": None if each.peak_bytes is None else each.peak_bytes / 1e9,
+            "peak GB": None if engine.peak_bytes is None else engine.peak_bytes / 1e9,
             "ours from double": wrong[name],
             "loop from double": wrong["loop"],
         })  # fmt: skip
@@ -114,7 +114,7 @@ def main(arguments: list[str] | None = None) -> None:
     for case in cases:
         rows += measured(tasks, *case, given.device, given.quick)
         times = ", ".join(
-            f"{row['loop / ours']:.1f} ({row['images each']} images at {row['pixels a side']}, {row['precision']})"
+            f"{row['loop / ours']:.1f} ({row['images each']} images at {row['pixels per side']}, {row['precision']})"
             for row in rows
         )
         found = f"With {tasks} past tasks the loop takes so many times as long as ours: {times}."

@@ -12,9 +12,9 @@ import torch
 
 from common import BATCH, SIDE, Row, dense, network, options, report
 from samc.device import choose
+from samc.engine import Engine
 from samc.experiments.local import ON_A_GPU, threads_each
 from samc.experiments.sharing import shared_gpu
-from samc.gradients import Engine
 
 CLAIM = "The same images and parameters give the same gradients to the last bit, however busy the device is."
 KEPT = 43
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
     rows: list[Row] = []
     for processes in (1, many):
         other = side_by_side(processes, kind, threads_each(many), past, images, side, times)
-        rows.append({"processes": processes, "past tasks": past, "images each": images, "pixels a side": side,
+        rows.append({"processes": processes, "past tasks": past, "images each": images, "pixels per side": side,
                      "repetitions": times * processes, "not as the first": other})  # fmt: skip
     alone, beside = (f"{row['not as the first']:,} of {row['repetitions']:,}" for row in rows)
     report(__file__, CLAIM, rows, f"Alone {alone} repetitions differ from the first, {many} at once {beside}.", given)

@@ -10,7 +10,7 @@ import torch
 
 from common import Row, options, report
 from samc import GEM, run
-from samc.gradients import Batch, gradient
+from samc.engine import Batch, gradient
 from samc.streams import split_synthetic
 
 CLAIM = "The engine and a plain loop learn the same: their ACC differs by less than that of two seeds."
@@ -19,8 +19,8 @@ CLAIM = "The engine and a plain loop learn the same: their ACC differs by less t
 class LoopGEM(GEM):
     """GEM whose gradients come one task after the other."""
 
-    def __init__(self, *arguments: object, **settings: object):
-        super().__init__(*arguments, **settings)
+    def setup(self) -> None:
+        super().setup()
         self.engine.gradients = self.one_by_one
 
     def one_by_one(self, memories: list[list[Batch]], batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:

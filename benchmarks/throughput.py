@@ -1,4 +1,4 @@
-"""Images a second and peak memory of a learner with ten past tasks, by method.
+"""Images per second and peak memory of a learner with ten past tasks, by method.
 
 Speed is measured in rounds in one process. Memory is measured with each method alone in a process of its own, since a
 process remembers only its highest point; finetune's is what torch and the network take anyway.
@@ -18,7 +18,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "agem": ("agem", {}),
     "gem": ("gem", {}),
     "samc": ("samc", {}),
-    "samc --replay er": ("samc", {"replay": "er"}),
+    "samc --preset paper": ("samc", {"preset": "paper"}),
 }
 PAST = 10
 STEPS = 10
@@ -44,22 +44,22 @@ def main(arguments: list[str] | None = None) -> None:
         with multiprocessing.get_context("spawn").Pool(1) as alone:
             most[method] = alone.apply(peaks, (method, past, side, kind))
     made = {method: learner(name, past, given.device, side, **more) for method, (name, more) in METHODS.items()}
-    cases = {method: steps(each.observe, past, side) for method, each in made.items()}
+    cases = {name: steps(method.observe, past, side) for name, method in made.items()}
     spent = rounds(cases, given.device, given.quick)
     rows = [
         {
             "method": method,
             "past tasks": past,
             "step ms": 1000 * spent[method],
-            "images a second": BATCH / spent[method],
+            "images per second": BATCH / spent[method],
             "step / finetune": spent[method] / spent["finetune"],
             "peak resident MB": most[method][0] / 1e6,
             "peak on the device MB": most[method][1] / 1e6 if kind == "cuda" else None,
         }
         for method in METHODS
     ]
-    speeds = ", ".join(f"{row['method']} {row['images a second']:,.0f}" for row in rows)
-    report(__file__, CLAIM, rows, f"Images a second with {past} past tasks: {speeds}.", given)
+    speeds = ", ".join(f"{row['method']} {row['images per second']:,.0f}" for row in rows)
+    report(__file__, CLAIM, rows, f"Images per second with {past} past tasks: {speeds}.", given)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ for library in (
 ):  # read when they start: two workers with two threads each wait for each other
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
-from pathlib import Path
+from pathlib import Path  # noqa: E402
 
-import torch
-from jaxtyping import install_import_hook
+import torch  # noqa: E402
+from jaxtyping import install_import_hook  # noqa: E402
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU, one program after the other; read at their import

@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -11,7 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samc.learners import LEARNERS, NetworkLearner
+from samc.cli.run import EXTRA
+from samc.config import RunConfig, flag, setting_fields
+from samc.engine import Engine
+from samc.learners import LEARNERS, described
 from samc.memory.file import load as samc_memory
 from samc.version import VERSION
 
@@ -55,7 +60,7 @@ def refused(result, *words):
         (("run", "--threshold", "1.0"), ("threshold is in [0, 1), got 1.0", "the paper uses 0.7")),
         (("run", "--threshold", "-0.1"), ("threshold is in [0, 1), got -0.1",)),
         (("run", "--threshold", "much"), ("Invalid value for", "--threshold")),
-        (("run", "--buffer-size", "0"), ("buffer-size is at least 1 image a task, got 0",)),
+        (("run", "--buffer-size", "0"), ("buffer-size is at least 1, got 0; the paper uses 10",)),
         (("run", "--lr", "0"), ("lr is above 0",)),
         (("run", "--n-tasks", "9"), ("split-synthetic can be cut into 1 to 5 tasks, got n-tasks 9",)),
         (("run", "--model", "finetune", "--completion", "zero"), ("finetune has no --completion; it takes --lr",)),
@@ -66,11 +71,14 @@ def refused(result, *words):
         (("run", "--dataset", "split-mini-imagenet"), ("mini-imagenet is not in", "--data-dir")),
         (("run", "--dataset", "npz:absent.npz"), ("absent.npz is not there",)),
         (("run", "--dataset", "folder:absent"), ("absent/train is not there",)),
-        (("run", "--seed", "-1"), ("--seed is a whole number from 0 to 9223372036854775807, got -1",)),
-        (("demo", "--seed", "-1"), ("--seed is a whole number from 0 to 9223372036854775807, got -1",)),
+        (("run", "--seed", "-1"), ("seed is in [0, 9223372036854775807], got -1",)),
+        (("demo", "--seed", "-1"), ("seed is in [0, 9223372036854775807], got -1",)),
         (("run", "--model", "finetune", "--memory-bytes", "abc"), ("memory-bytes is like 30KB/task",)),
-        (("run", "--model", "finetune", "--buffer-size", "-1"), ("buffer-size is at least 1 image a task, got -1",)),
-        (("run", "--codec", ""), ("--codec is empty",)),
+        (
+            ("run", "--model", "finetune", "--buffer-size", "-1"),
+            ("buffer-size is at least 1, got -1; the paper uses 10",),
+        ),
+        (("run", "--codec", ""), ("codec is empty; leave it out, or give it a value",)),
         (("run", "--codec", "gist:webp:20"), ("lacks what is kept above the gist; write gist:webp:20+cam",)),
         (("run", "--device", ""), ("unknown device ''",)),
         (("run", "--seeds", "9223372036854775808"), ("of numbers below 2^63",)),
@@ -78,7 +86,7 @@ def refused(result, *words):
         (("memory", "show"), ("Missing argument", "see: samc memory show --help")),
         (("results", ".", "--page", ""), ("--page is the file to write, and . is a folder",)),
         (("data", "check"), ("no data set is in", "samc data fetch cifar100")),
-        (("run", "--lr", "inf"), ("--lr is a finite number",)),
+        (("run", "--lr", "inf"), ("lr is above 0, got inf; the paper uses 0.1",)),
         (("rnu",), ("rnu", "run")),
         (("data", "fetch", "cifar"), ("unknown data set 'cifar'", "did you mean 'cifar1")),
     ],
@@ -164,7 +172,7 @@ def test_an_interrupted_run_leaves_nothing(samc, tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(NetworkLearner, "step", interrupt)
+    monkeypatch.setattr(Engine, "step", interrupt)
     code, _, err = samc("run", *QUICK, "--out", "stopped")
     assert code == 130
     assert err == "samc: interrupted; nothing half-written is left\n"
@@ -178,6 +186,116 @@ def test_help_has_examples_and_every_setting(samc):
         assert word in out
     for word in ("--n-tasks", "--samples-per-task", "--replay", "--accounting", "--device", "--preset", "--data-dir"):
         assert word in out
+
+
+def test_help_groups_its_flags_and_shows_those_of_the_default_method(samc):
+    code, out, err = samc("run", "--help")
+    assert (code, err) == (0, "")
+    titles = [line for line in out.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["What to learn:", "Memory:", f"{METHOD.format('samc')}:", "Run:"]
+    groups = sections(out, titles)
+    for title, flags in {
+        "What to learn:": ("--model", "--dataset", "--preset", "--n-tasks", "--batch-size", "--backbone", "--weights"),
+        "Memory:": ("--buffer-size", "--memory-bytes", "--accounting", "--codec", "--keeps"),
+        titles[2]: ("--lr", "--threshold", "--replay", "--completion", "--autoencoder-steps"),
+        "Run:": ("--seed", "--seeds", "--data-dir", "--device", "--out", "--diagnose", "--help"),
+    }.items():
+        assert set(flags) <= groups[title]
+    every = [flag for flags in groups.values() for flag in flags]
+    assert len(every) == len(set(every))
+    assert not {"--temperature", "--fisher-images", "--meta-lr", "--encoder-steps"} & set(every)
+
+
+METHOD = "Method ({}; another's: samc run --model NAME --help)"
+
+
+def sections(out, titles):
+    """The flags under each title."""
+    found, title = {}, None
+    for line in out.splitlines():
+        if line in titles:
+            title = line
+        elif title and line.startswith("  --"):
+            found.setdefault(title, set()).add(line.split()[0])
+    return found
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("how", [("--model", "{}", "--help"), ("--help", "--model={}")])
+def test_help_of_a_method_shows_its_own_flags_only(samc, name, how):
+    code, out, err = samc("run", *(word.format(name) for word in how))
+    assert (code, err) == (0, "")
+    titles = ["What to learn:", "Memory:", f"{METHOD.format(name)}:", "Run:"]
+    shown = set().union(*sections(out, titles).values())
+    own = {flag(setting) for setting in (*LEARNERS[name].Settings.names(), *RunConfig.names())}
+    assert shown == own | {flag(extra) for extra in EXTRA} | {"--help"}
+    text = " ".join(out.split())
+    for item in setting_fields(LEARNERS[name].Settings):
+        if isinstance(item.default, int | float):
+            assert re.search(rf"{flag(item.name)} <\w+> [^<]*\[default: {re.escape(str(item.default))}\]", text)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_models_shows_one_methods_flags_with_their_defaults(samc, name):
+    code, out, err = samc("models", name)
+    assert (code, err) == (0, "")
+    first, empty, *lines = out.splitlines()
+    assert first == described(name)
+    assert empty == ""
+    assert max(map(len, lines)) <= 100
+    own = LEARNERS[name].Settings
+    assert [line.split()[0] for line in lines if line.startswith("--")] == [flag(setting) for setting in own.names()]
+    assert " ".join(out.split()).count("[default: ") == sum(item.default is not None for item in setting_fields(own))
+    assert ("--threshold" in out) == (name == "samc")
+
+
+def test_models_refuses_a_method_that_is_not_there(samc):
+    assert refused(samc("models", "gemm"), "unknown model 'gemm'", "did you mean 'gem'")
+
+
+@pytest.mark.parametrize("argument", ["--version", "--help"])
+def test_what_needs_no_network_starts_at_once(argument):
+    """CPU time, which a busy machine does not lengthen; the better of two, since the first may compile sources."""
+    taken = []
+    for _ in range(2):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "samc", argument], stdout=subprocess.DEVNULL, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(taken) < 0.5
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "import samc",
+        "import samc; samc.__version__; dir(samc)",
+        "from samc.cli import main; main(['--help'])",
+        "from samc.cli import main; main(['--version'])",
+        "from samc.cli import main; main(['rnu'])",
+    ],
+)
+def test_torch_is_imported_only_where_it_is_needed(action):
+    heavy = "{'torch', 'numpy', 'cv2', 'PIL', 'matplotlib', 'ray', 'rich'}"
+    script = (
+        f"import sys\ntry:\n    {action}\nexcept SystemExit: pass\nprint('loaded', sorted({heavy} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "loaded []"
+
+
+def test_a_network_that_goes_the_plain_way_is_said_once(samc):
+    code, out, err = samc("run", "--model", "gem", "--backbone", "mlp", *QUICK, "--seeds", "0-1", "--out", "mlp")
+    assert (code, err) == (0, "")
+    line = "network: plain: one past task after the other by autograd (it is MLP)"
+    assert out.splitlines().count(line) == 1
+    assert out.count("network:") == 1
+
+
+def test_a_network_that_is_known_needs_no_word(samc):
+    code, out, err = samc("run", "--model", "gem", *QUICK, "--out", "known")
+    assert (code, err) == (0, "")
+    assert "network" not in out
 
 
 def test_the_module_is_the_command():

@@ -12,7 +12,7 @@ import pytest
 
 from samc.errors import ConfigError, DataError
 from samc.experiments.cluster import RayCluster, places_on
-from samc.experiments.jobs import job as make_job
+from samc.experiments.jobs import make_job
 from samc.experiments.local import LocalProcesses
 from samc.experiments.perform import Listener, perform
 from samc.experiments.record_store import RecordStore

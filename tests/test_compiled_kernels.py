@@ -13,14 +13,14 @@ WIDTHS = ((3, 20, 1), (20, 20, 1), (20, 40, 2), (40, 40, 1), (40, 80, 2), (80, 8
 # of the network's convolutions: channels in and out, stride
 
 
-def started() -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
-    """Every kernel that the network's convolutions start, forward, back and in a look, with its arguments."""
+def launched() -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+    """Every kernel that the network's convolutions launch, forward, back and in inference, with its arguments."""
     import torch
 
-    from samc.gradients import convolution
+    from samc.engine.kernels import convolution
 
     found: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
-    convolution.start_kernel = lambda kernel, grid, *arguments, **options: found.append((kernel, arguments, options))
+    convolution.launch_kernel = lambda kernel, grid, *arguments, **options: found.append((kernel, arguments, options))
     starts = torch.tensor([0, 2, 4], dtype=torch.int32)
     for cin, cout, stride in WIDTHS:
         side = 32 * 20 // cout * stride
@@ -80,9 +80,9 @@ def test_no_product_is_under_way_when_its_registers_are_filled_again() -> None:
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
     assert {name for name, _ in found} == {"forward_kernel", "strided_back_kernel", "weight_kernel"}
-    assert [each for each in found if each[1]] == []
+    assert [kernel for kernel in found if kernel[1]] == []
 
 
 if __name__ == "__main__":
-    kernels = {json.dumps([k.__name__, str(a[-20:]), o], default=str): (k, a, o) for k, a, o in started()}
+    kernels = {json.dumps([k.__name__, str(a[-20:]), o], default=str): (k, a, o) for k, a, o in launched()}
     print(json.dumps([[k.__name__, left_under_way(compiled(k, a, o))] for k, a, o in kernels.values()]))

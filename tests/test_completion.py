@@ -119,49 +119,6 @@ def test_one_learning_step_is_plain_sgd():
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("content_weight", [0.0, 0.3])
-def test_learning_to_encode_is_torchs_adam(content_weight):
-    """In double precision: a bias before a batch norm has no gradient but rounding errors, which Adam would blow up."""
-    from samc.completion.encoder import Adam, learn_to_encode
-
-    features, ours = InpaintingAutoencoder(3, seed=1).encoder[0].double(), InpaintingAutoencoder(3).double()
-    adam = Adam(ours.parameters(), 0.003)
-    for start in (2, 3):  # twice, so that what Adam knows is also forgotten
-        theirs = InpaintingAutoencoder(3, seed=start).double()
-        ours.load_state_dict(theirs.state_dict())
-        adam.forget()
-        optimiser = torch.optim.Adam(theirs.parameters(), 0.003)
-        for step in range(40):
-            x = truth(pictures(6, seed=step)[0]).double()
-            (found,) = learn_to_encode(ours, adam, features, content_weight, x)
-            anew = theirs(x)
-            loss = (1 - content_weight) * ((anew - x) ** 2).mean()
-            loss = loss + content_weight * ((features(anew) - features(x).detach()) ** 2).mean()
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            torch.testing.assert_close(found, loss.detach(), rtol=1e-5, atol=0)
-        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
-
-
-def test_adam_is_torchs_up_to_rounding():
-    from samc.completion.encoder import Adam
-
-    random = torch.Generator().manual_seed(0)
-    ours = [torch.randn(shape, generator=random) for shape in ((7, 3), (5,), ())]
-    theirs = [tensor.clone().requires_grad_() for tensor in ours]
-    adam, optimiser = Adam(ours, 0.01), torch.optim.Adam(theirs, 0.01)
-    for step in range(200):
-        grads = tuple(10.0 ** (step % 7 - 5) * torch.randn(tensor.shape, generator=random) for tensor in ours)
-        adam.step(grads)
-        for tensor, grad in zip(theirs, grads, strict=True):
-            tensor.grad = grad
-        optimiser.step()
-        for a, b in zip(ours, theirs, strict=True):
-            torch.testing.assert_close(a, b.detach(), rtol=1e-6, atol=1e-7)
-
-
 def test_what_has_not_changed_is_not_filled_again(monkeypatch):
     calls = []
 

@@ -79,7 +79,7 @@ def test_npz_image_size_resizes_both_parts(tmp_path, channels):
     dataset = load_npz(path, image_size=5)
     assert (dataset.x.shape, dataset.test_x.shape) == ((10, 5, 5, channels), (2, 5, 5, channels))
     np.testing.assert_array_equal(dataset.x[:, 2, 2, 0], np.arange(10) * 20)
-    with pytest.raises(ConfigError, match="image-size is at least 1, got 0"):
+    with pytest.raises(ConfigError, match=r"image-size is in \[1, 1024\], got 0"):
         load_npz(path, image_size=0)
 
 
@@ -198,7 +198,7 @@ def test_unequal_sizes_name_two_files_and_the_flag(folder):
     dataset = load_folder(folder, image_size=6)
     assert (dataset.x.shape, dataset.test_x.shape) == ((4, 6, 6, 3), (3, 6, 6, 3))
     assert dataset.test_x[2, 3, 3].tolist() == [9, 9, 9]
-    with pytest.raises(ConfigError, match="image-size is at least 1, got -1"):
+    with pytest.raises(ConfigError, match=r"image-size is in \[1, 1024\], got -1"):
         load_folder(folder, image_size=-1)
 
 

@@ -10,10 +10,12 @@ import torch
 from torch import nn
 
 import samc
+from samc.engine import Batch, descend, gradient, trainable
 from samc.errors import ConfigError
 from samc.experiments.claims import examine_memory, examine_step, output_bounds
 from samc.experiments.diagnosis import Diagnosis, evenly_spread
-from samc.gradients import Batch, descend, gradient
+from samc.models.classifier import Classifier, Features
+from samc.models.heads import Heads
 from samc.protocol import Watcher, run
 from samc.record import RunRecord
 from samc.report.claims_table import diagnosis_table
@@ -23,24 +25,18 @@ from toys import coloured_squares
 RESULTS = Path(samc.__file__).parents[2] / "results"
 
 
-class Linear(nn.Module):
+PAPER = {"replay": "gem", "codec": "coo", "threshold": 0.7, "completion": "telea+autoencoder"}
+# in which kept pixels come back exactly
+
+
+def linear():
     """Two classes, logits W x; W starts at zero, where both have probability one half."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(2, 4))
-
-    def features(self, x):
-        return x
-
-    def head(self, features, task):
-        return features.flatten(1) @ self.weight.T
-
-    def local(self, y, task):
-        return y
-
-    def forward(self, x, task):
-        return self.head(self.features(x), task)
+    heads = Heads(4, 2)
+    for task in (0, 1):
+        heads.assign(task, (0, 1))
+    nn.init.zeros_(heads.linear.weight)
+    nn.init.zeros_(heads.linear.bias).requires_grad_(False)
+    return Classifier(nn.Flatten(), heads, Features("vector", 4, (1, 1)))
 
 
 def batch(values, label, task):
@@ -48,9 +44,9 @@ def batch(values, label, task):
 
 
 def one_step(past, truth, lr=0.5):
-    before, now = Linear(), batch([1.0, 0.0, 0.0, 0.0], 0, 1)
-    after = Linear()
-    descend(after, gradient(before, [now])[0], lr)
+    before, now = linear(), batch([1.0, 0.0, 0.0, 0.0], 0, 1)
+    after = linear()
+    descend(trainable(after), gradient(before, [now])[0], lr)
     (claims,) = examine_step(before, after, lr=lr, number=3, batch=now, completed=[past], truths={0: truth})
     return claims
 
@@ -87,9 +83,9 @@ def test_a_memory_that_objects_and_a_completion_that_misleads():
 
 
 def test_the_bound_of_lemma_2():
-    model = Linear()
+    model = linear()
     with torch.no_grad():
-        model.weight[1] = torch.tensor([1.0, 2.0, 3.0, 4.0])
+        model.heads.linear.weight[1] = torch.tensor([1.0, 2.0, 3.0, 4.0])
     truth = Batch(torch.full((2, 1, 2, 2), 0.5), torch.tensor([1, 0]), 0)
     completed = truth.x.clone()
     completed[:, 0, 1] = torch.tensor([0.7, 0.1])
@@ -127,7 +123,7 @@ class End(Watcher):
 
 def small_run(diagnosis=None, **settings):
     stream, end = coloured_squares(per_class=30), End()
-    learner = samc.SAMC(6, (3, 12, 12), **{"autoencoder_steps": 3, "budget_images": 3} | settings)
+    learner = samc.SAMC(6, (3, 12, 12), **PAPER | {"autoencoder_steps": 3, "buffer_size": 3} | settings)
     record = run(stream, learner, watchers=[diagnosis, end] if diagnosis else [end])
     return record, end.states, torch.get_rng_state()
 
@@ -231,7 +227,8 @@ def tiny(tmp_path, monkeypatch):
 
 
 def test_from_the_command_line(tiny, tmp_path, command):
-    settings = ("--autoencoder-steps", 2, "--buffer-size", 2)
+    paper = [word for name, value in PAPER.items() for word in (f"--{name}", value)]
+    settings = (*paper, "--autoencoder-steps", 2, "--buffer-size", 2)
     code, out, err = command(*tiny, *settings, "--diagnose", "--out", "with")
     assert (code, err) == (0, "")
     assert "diagnosis (true images kept aside for it)" in out

@@ -21,12 +21,11 @@ from record_makers import of_job
 from samc.config import RunConfig
 from samc.errors import DataError, OutputError
 from samc.experiments import local
-from samc.experiments.jobs import Job, Outcome, learn
-from samc.experiments.jobs import job as make_job
+from samc.experiments.jobs import Job, Outcome, defaults_of, learn, make_job
 from samc.experiments.local import InProcess, LocalProcesses, pickled_end
 from samc.experiments.perform import Listener, perform
 from samc.experiments.pictures import PICTURES
-from samc.experiments.record_store import CLAIM, RecordStore, defaults_of, is_of_job
+from samc.experiments.record_store import CLAIM, RecordStore, is_of_job
 from samc.memory import EpisodicMemory
 
 CPU = torch.device("cpu")
@@ -249,7 +248,7 @@ def test_a_claim_is_one_process_s_and_ends_with_it(tmp_path):
     store = RecordStore(tmp_path)
     code = (
         "import sys, time; from pathlib import Path; from samc.experiments.record_store import RecordStore; "
-        "from samc.experiments.jobs import job as make_job; "
+        "from samc.experiments.jobs import make_job; "
         f"job = make_job({ {'model': 'finetune', 'seed': 0, **TINY}!r}); "
         f"claim = RecordStore(Path({str(tmp_path)!r})).claim(job); print(claim.__enter__(), flush=True); time.sleep(60)"
     )

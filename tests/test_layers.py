@@ -19,7 +19,7 @@ FLOORS = (
     ("record",),
     ("learners",),
     ("memory", "completion", "projection"),
-    ("saliency", "engine", "gradients"),
+    ("saliency", "engine"),
     ("models",),
     ("streams", "metrics", "similarity"),
     ("device", "clock"),
@@ -74,8 +74,7 @@ def package_of(path):
 
 
 def test_every_module_has_a_room():
-    # either of these stands here until the other has taken its place
-    assert {room_of(path) for path in sources()} | {"engine", "gradients"} == set(FLOOR)
+    assert {room_of(path) for path in sources()} == set(FLOOR)
 
 
 def test_rooms_import_only_from_floors_below():

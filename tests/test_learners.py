@@ -6,18 +6,21 @@ import numpy as np
 import pytest
 import quadprog
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 import samc
 from samc.errors import ConfigError, DataError
-from samc.learners import ARGUMENTS, LEARNERS, Learner
-from samc.memory import whole
-from samc.memory.selection import STEPS, stretched
+from samc.learners import LEARNERS, Learner
+from samc.memory import full_selection
+from samc.memory.selection import MAX_LEVEL, upsampled
 from samc.models import ReducedResNet18
 from toys import coloured_squares, random_batch
 
 SHAPE = (3, 12, 12)
 TASKS = ((0, 1), (2, 3), (4, 5), (6, 7))
+PAPER = {"replay": "gem", "codec": "coo", "threshold": 0.7, "completion": "telea+autoencoder"}
+# SAMC as in the paper, in true bytes
 
 
 def learner(name, **settings):
@@ -32,9 +35,9 @@ class IndependentGEM:
     """GEM written down straight from its paper and its authors' description: backward(), an optimiser, quadprog."""
 
     def __init__(self, lr, margin, memories):
-        self.net = ReducedResNet18(8, seed=1)
-        for task, classes in enumerate(TASKS):
-            self.net.assign(task, classes)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1)
+            self.net = nn.Sequential(ReducedResNet18(3), nn.Linear(160, 8))
         self.net.to(memory_format=torch.channels_last)
         self.optimiser = torch.optim.SGD(self.net.parameters(), lr=lr)
         self.margin, self.memories = margin, memories
@@ -44,7 +47,9 @@ class IndependentGEM:
     def loss_gradient(self, x, y, task):
         self.net.train()
         self.optimiser.zero_grad()
-        logits = self.net(x, task)
+        backbone, linear = self.net
+        mine = slice(2 * task, 2 * task + 2)
+        logits = F.linear(backbone(x).mean((2, 3)), linear.weight[mine], linear.bias[mine])
         F.cross_entropy(logits, y - 2 * task).backward()
         return torch.cat([p.grad.reshape(-1) for p in self.net.parameters()])
 
@@ -73,7 +78,7 @@ class IndependentGEM:
 
 @pytest.mark.parametrize("lr", [0.01, 0.1])
 def test_gem_equals_an_independent_implementation(lr):
-    ours = learner("gem", lr=lr, budget_images=10, memory_strength=0.5)
+    ours = learner("gem", lr=lr, buffer_size=10, memory_strength=0.5)
     theirs = IndependentGEM(lr, 0.5, 10)
     for task, steps in enumerate((3, 3, 3, 20)):
         for step in range(steps):
@@ -90,18 +95,21 @@ def test_gem_equals_an_independent_implementation(lr):
 
 @pytest.mark.parametrize("name", [name for name in LEARNERS if name != "ebm"])
 def test_with_one_task_every_method_that_has_the_same_loss_is_finetune(name):
-    finetune, each = learner("finetune", lr=0.05), learner(name, lr=0.05, **({"meta_lr": 1.0} if name == "mer" else {}))
+    finetune, other = (
+        learner("finetune", lr=0.05),
+        learner(name, lr=0.05, **({"meta_lr": 1.0} if name == "mer" else {})),
+    )
     for step in range(3):
-        for one in (finetune, each):
-            one.observe(*random_batch(5, SHAPE, seed=step), 0)
-    assert torch.equal(parameters(finetune), parameters(each))
+        for method in (finetune, other):
+            method.observe(*random_batch(5, SHAPE, seed=step), 0)
+    assert torch.equal(parameters(finetune), parameters(other))
 
 
 def test_samc_that_keeps_everything_is_gem():
     """Threshold 0 keeps at least all pixels but the least salient; with a full mask the two are the same method."""
-    gem, samc_ = (learner(name, lr=0.05) for name in ("gem", "samc"))
-    samc_.salient = lambda maps: (whole(len(maps), *SHAPE[1:]), np.zeros(len(maps), bool))
-    samc_.store = copy.deepcopy(gem.memory)
+    gem, samc_ = learner("gem", lr=0.05), learner("samc", lr=0.05, **PAPER)
+    samc_.select = lambda maps: (full_selection(len(maps), *SHAPE[1:]), np.zeros(len(maps), bool))
+    samc_.stored = copy.deepcopy(gem.memory)
     for task in range(3):
         for step in range(4):
             x, y = random_batch(10, SHAPE, TASKS[task], seed=10 * task + step)
@@ -112,40 +120,44 @@ def test_samc_that_keeps_everything_is_gem():
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_the_contract(name):
-    each = learner(name)
-    assert isinstance(each, Learner)
-    report = each.memory_report()
+    subject = learner(name)
+    assert isinstance(subject, Learner)
+    report = subject.memory_report()
     needed = {"budget_bytes", "bytes", "bytes_by_part", "memory_bytes", "images_per_task", "accounting"}
     assert needed <= set(report)
     assert report["bytes"] == sum(report["bytes_by_part"].values())
 
 
 SMALL = {
-    "budget_images": 2,
+    "buffer_size": 2,
     "autoencoder_steps": 3,
     "encoder_steps": 3,
     "fisher_images": 4,
     "meta_batches": 2,
     "inner_steps": 2,
 }
-VARIANTS = [("samc", {"replay": "er"}), ("samc", {"replay": "agem", "completion": "zero"})]
+VARIANTS = [
+    ("samc", PAPER),
+    ("samc", PAPER | {"replay": "er"}),
+    ("samc", PAPER | {"replay": "agem", "completion": "zero"}),
+]
 
 
 @pytest.mark.parametrize(("name", "settings"), [*((name, {}) for name in LEARNERS), *VARIANTS])
 def test_state_saved_in_the_middle_of_a_task_goes_on_bit_for_bit(name, settings, tmp_path):
     stream = coloured_squares(per_class=15)
-    taken = [ARGUMENTS.get(setting, setting) for setting in LEARNERS[name].settings]
-    kwargs = {"lr": 0.05, **{k: v for k, v in SMALL.items() if k in taken}, **settings}
+    names = LEARNERS[name].Settings.names()
+    kwargs = {"lr": 0.05, **{k: v for k, v in SMALL.items() if k in names}, **settings}
 
     def fresh(seed):
         return LEARNERS[name](6, SHAPE, seed=seed, **kwargs)
 
-    def learn(each, skip=0, stop=None):
+    def learn(subject, skip=0, stop=None):
         for number, (task, x, y, last) in enumerate(batches):
             if skip <= number and (stop is None or number < stop):
-                each.observe(x, y, task.id)
+                subject.observe(x, y, task.id)
                 if last:
-                    each.end_task(task)
+                    subject.end_task(task)
 
     batches = []
     for task in stream:
@@ -167,19 +179,19 @@ def test_state_saved_in_the_middle_of_a_task_goes_on_bit_for_bit(name, settings,
 @pytest.mark.parametrize("replay", ["gem", "er", "agem"])
 def test_a_toy_stream_is_learnt_and_remembered(replay):
     stream = coloured_squares()
-    each = samc.SAMC(6, SHAPE, lr=0.03, budget_images=4, replay=replay, autoencoder_steps=5)
+    subject = samc.SAMC(6, SHAPE, lr=0.03, buffer_size=4, autoencoder_steps=5, **PAPER | {"replay": replay})
     for task in stream:
         for x, y in task.batches(10, epochs=3):
-            each.observe(x, y, task.id)
-        each.end_task(task)
-    accuracies = [float((each.predict(t.test_x, t.id) == t.test_y).double().mean()) for t in stream]
+            subject.observe(x, y, task.id)
+        subject.end_task(task)
+    accuracies = [float((subject.predict(t.test_x, t.id) == t.test_y).double().mean()) for t in stream]
     assert np.mean(accuracies) > 0.9, accuracies
-    assert all(kept > 4 for kept in each.memory_report()["images_per_task"])
-    assert all(shelf.cost <= each.memory.budget_bytes for shelf in each.memory.shelves.values())
+    assert all(kept > 4 for kept in subject.memory_report()["images_per_task"])
+    assert all(stored.cost <= subject.memory.budget_bytes for stored in subject.memory.by_task.values())
 
 
 def test_the_example_of_the_readme():
-    learner = samc.SAMC(num_classes=20, image_shape=(3, 32, 32), budget_images=10, autoencoder_steps=5)
+    learner = samc.SAMC(num_classes=20, image_shape=(3, 32, 32), buffer_size=10)
     for task in samc.streams.split_synthetic(seed=0, train_per_class=5, test_per_class=1):
         for x, y in task.batches(10):
             learner.observe(x, y, task.id)
@@ -191,71 +203,74 @@ def test_the_example_of_the_readme():
 
 @pytest.mark.parametrize("codec", ["coo", "bitmask", "cam", "cam+deflate", "gist:thumb:2+cam"])
 def test_kept_pixels_survive_the_way_through_memory(codec):
-    each = learner("samc", completion="telea", threshold=0.5, codec=codec)
+    subject = learner("samc", **PAPER | {"completion": "telea", "threshold": 0.5, "codec": codec})
     x, y = random_batch(6, SHAPE)
-    stats = each.observe(x, y, 0)
-    completed = each.complete(*each.memory.recall(0)[:2])
+    stats = subject.observe(x, y, 0)
+    completed = subject.complete(*subject.memory.recall(0)[:2])
     held = len(completed)
     mask = torch.from_numpy(stats.kept.masks[-held:])[:, None].expand(-1, 3, -1, -1)
     assert torch.equal((completed * 255).round().to(torch.uint8)[mask], x[-held:][mask])
-    levels = stretched(stats.kept.maps, *SHAPE[1:])
+    levels = upsampled(stats.kept.maps, *SHAPE[1:])
     speaking = levels.max((1, 2)) > 0
     assert speaking.any()
-    assert np.array_equal(stats.kept.masks[speaking], levels[speaking] > int(0.5 * STEPS))
-    assert stats.kept.masks[~speaking].all() or each.memory.codec.gist
+    assert np.array_equal(stats.kept.masks[speaking], levels[speaking] > int(0.5 * MAX_LEVEL))
+    assert stats.kept.masks[~speaking].all() or subject.memory.codec.gist
 
 
 def test_a_common_budget_is_shared_out_as_tasks_arrive():
-    each = learner("samc", memory_bytes="2KB", threshold=0.0, completion="telea")
+    subject = learner("samc", memory_bytes="2KB", **PAPER | {"threshold": 0.0, "completion": "telea"})
     for step in range(3):
         for task in range(3):
-            each.observe(*random_batch(4, SHAPE, TASKS[task], seed=step), task)
-            assert each.memory.nbytes <= 2000
-            assert all(shelf.cost <= each.memory.budget_bytes for shelf in each.memory.shelves.values())
-    assert each.memory.budget_bytes == 2000 // 3
+            subject.observe(*random_batch(4, SHAPE, TASKS[task], seed=step), task)
+            assert subject.memory.nbytes <= 2000
+            assert all(stored.cost <= subject.memory.budget_bytes for stored in subject.memory.by_task.values())
+    assert subject.memory.budget_bytes == 2000 // 3
 
 
 def test_images_that_keep_too_much_are_cut_to_the_budget_and_counted():
-    each = learner("samc", threshold=0.0, budget_images=1)
-    each.observe(*random_batch(4, SHAPE), 0)
-    report = each.memory_report()
+    subject = learner("samc", buffer_size=1, **PAPER | {"threshold": 0.0})
+    subject.observe(*random_batch(4, SHAPE), 0)
+    report = subject.memory_report()
     assert report["memory_bytes"] <= report["budget_bytes"] == 3 * 144 + 1
     assert report["bent_masks"] == 4
 
 
-def test_batch_of_one_works_everywhere():
-    each = learner("samc")
+@pytest.mark.parametrize("settings", [{}, PAPER])
+def test_batch_of_one_works_everywhere(settings):
+    subject = learner("samc", **settings)
     for task in range(2):
         for step in range(3):
-            each.observe(*random_batch(1, SHAPE, TASKS[task], seed=step), task)
-    assert each.predict(random_batch(1, SHAPE)[0], 0).shape == (1,)
+            subject.observe(*random_batch(1, SHAPE, TASKS[task], seed=step), task)
+    assert subject.predict(random_batch(1, SHAPE)[0], 0).shape == (1,)
 
 
 def test_a_head_grows_by_its_labels_where_nobody_declared_it():
-    each = samc.Finetune(8, SHAPE)
-    each.observe(*random_batch(4, SHAPE, (2, 3)), 0)
-    each.observe(*random_batch(4, SHAPE, (6,)), 0)
-    assert each.model.task_classes == {0: (2, 3, 6)}
+    subject = samc.Finetune(8, SHAPE)
+    subject.observe(*random_batch(4, SHAPE, (2, 3)), 0)
+    subject.observe(*random_batch(4, SHAPE, (6,)), 0)
+    assert subject.model.heads.task_classes == {0: (2, 3, 6)}
 
 
-def test_a_state_handed_out_does_not_go_on_learning():
-    each = learner("samc")
-    each.observe(*random_batch(4, SHAPE), 0)
-    state = each.state_dict()
+@pytest.mark.parametrize("settings", [{}, PAPER])
+def test_a_state_handed_out_does_not_go_on_learning(settings):
+    subject = learner("samc", **settings)
+    subject.observe(*random_batch(4, SHAPE), 0)
+    state = subject.state_dict()
     before = copy.deepcopy(state)
-    each.observe(*random_batch(4, SHAPE, seed=1), 0)
-    assert all(torch.equal(v, state["model"][k]) for k, v in before["model"].items() if k != "_extra_state")
+    subject.observe(*random_batch(4, SHAPE, seed=1), 0)
+    assert all(torch.equal(v, state["model"][k]) for k, v in before["model"].items() if not k.endswith("_extra_state"))
     assert state["memory"] == before["memory"]
 
 
-def test_predict_leaves_the_learner_as_it_was():
-    each = learner("samc")
-    each.observe(*random_batch(4, SHAPE), 0)
-    before = copy.deepcopy(each.state_dict())
-    each.predict(random_batch(7, SHAPE)[0], 0)
-    after = each.state_dict()
-    assert each.model.training
-    assert all(torch.equal(v, after["model"][k]) for k, v in before["model"].items() if k != "_extra_state")
+@pytest.mark.parametrize("settings", [{}, PAPER])
+def test_predict_leaves_the_learner_as_it_was(settings):
+    subject = learner("samc", **settings)
+    subject.observe(*random_batch(4, SHAPE), 0)
+    before = copy.deepcopy(subject.state_dict())
+    subject.predict(random_batch(7, SHAPE)[0], 0)
+    after = subject.state_dict()
+    assert subject.model.training
+    assert all(torch.equal(v, after["model"][k]) for k, v in before["model"].items() if not k.endswith("_extra_state"))
 
 
 @pytest.mark.parametrize(
@@ -267,23 +282,24 @@ def test_predict_leaves_the_learner_as_it_was():
         (lambda x, y: (x.float() / 255 * float("nan"), y), "float images are from 0 to 1; got NaN"),
         (lambda x, y: (x.float(), y), "float images are from 0 to 1; got .* to 255"),
         (lambda x, y: (x.int(), y), "images are uint8 from 0 to 255 or floats from 0 to 1; got torch.int32"),
-        (lambda x, y: (x, y[:3]), r"labels are one whole number an image; got torch.int64 \(3,\) for 4 images"),
-        (lambda x, y: (x, y.float()), "labels are one whole number an image; got torch.float32"),
+        (lambda x, y: (x, y[:3]), r"labels are one whole number per image; got torch.int64 \(3,\) for 4 images"),
+        (lambda x, y: (x, y.float()), "labels are one whole number per image; got torch.float32"),
     ],
 )
 def test_batches_that_make_no_sense_are_refused_before_anything_changes(change, message):
-    each = learner("samc")
-    before = parameters(each)
+    subject = learner("samc")
+    before = parameters(subject)
     x, _ = random_batch(4, SHAPE)
     x.view(-1)[0] = 255
     with pytest.raises(DataError, match=message):
-        each.observe(*change(x, torch.tensor([0, 1, 0, 1])), 0)
-    assert torch.equal(before, parameters(each))
-    assert each.memory.nbytes == 0
+        subject.observe(*change(x, torch.tensor([0, 1, 0, 1])), 0)
+    assert torch.equal(before, parameters(subject))
+    assert subject.memory.nbytes == 0
 
 
-def test_float_images_are_the_same_images():
-    first, second = learner("samc"), learner("samc")
+@pytest.mark.parametrize("settings", [{}, PAPER])
+def test_float_images_are_the_same_images(settings):
+    first, second = learner("samc", **settings), learner("samc", **settings)
     x, y = random_batch(4, SHAPE)
     first.observe(x, y, 0)
     second.observe(x.float() / 255, y, 0)
@@ -297,18 +313,18 @@ def test_float_images_are_the_same_images():
         ({"threshold": 1.0}, r"threshold is in \[0, 1\), got 1.0; the paper uses 0.7"),
         ({"threshold": -0.1}, r"threshold is in \[0, 1\)"),
         ({"lr": 0.0}, "lr is above 0, got 0.0"),
-        ({"budget_images": 0}, "buffer-size is at least 1"),
+        ({"buffer_size": 0}, "buffer-size is at least 1"),
         ({"completion": "autoencode"}, "unknown completion 'autoencode': did you mean 'autoencoder'"),
         ({"codec": "co"}, "unknown codec 'co': did you mean 'coo'"),
-        ({"keeps": "newer"}, "unknown choice of kept images 'newer': did you mean 'newest'"),
+        ({"keeps": "newer"}, "unknown keeps 'newer': did you mean 'newest'"),
         ({"codec": "jpeg"}, "unknown codec 'jpeg': did you mean 'jpeg:Q'"),
         ({"codec": "webp:no"}, "codec webp wants a number after it, such as webp:20; got 'webp:no'"),
         ({"codec": "coo+deflate"}, r"coo keeps the paper's plain colours; use cam\+deflate"),
         ({"codec": "jpeg:101"}, "the quality of jpeg is from 1 to 100, got 101"),
         ({"memory_bytes": "ten"}, "memory-bytes is like 30KB/task, or 600KB for all tasks together; got 'ten'"),
-        ({"memory_strength": -1.0}, "memory-strength is at least 0, got -1.0"),
+        ({"replay": "gem", "memory_strength": -1.0}, "memory-strength is at least 0, got -1.0"),
         ({"lr": float("inf")}, "lr is above 0, got inf"),
-        ({"autoencoder_lr": 0.0}, "autoencoder-lr above 0, got 100 and 0.0"),
+        ({"autoencoder_lr": 0.0}, "autoencoder-lr is above 0, got 0.0"),
     ],
 )
 def test_settings_that_cannot_be_used(settings, message):
@@ -323,8 +339,9 @@ def test_a_full_memory_holds_the_newest_images_or_a_sample(name, own):
     kept = {}
     for keeps in (None, "newest", "sample"):
         # threshold 0 and values accounting: about as many images of SAMC's as of the others
-        more = {"threshold": 0.0, "accounting": "values", "completion": "zero"} if name == "samc" else {}
-        made = learner(name, keeps=keeps, task_classes=[(0, 1)], **more)
+        more = {"codec": "coo", "threshold": 0.0, "accounting": "values"} if name == "samc" else {}
+        chosen = {} if keeps is None else {"keeps": keeps}
+        made = learner(name, task_classes=[(0, 1)], **chosen, **more)
         for first in range(0, 60, 10):
             made.observe(x[first : first + 10], torch.full((10,), int(first >= 30)), 0)
         kept[keeps] = made.memory.recall(0)[2].tolist()

@@ -130,7 +130,7 @@ def test_a_state_from_a_larger_budget_keeps_its_newest():
 
 
 def test_what_cannot_work_is_refused_with_the_remedy():
-    with pytest.raises(ConfigError, match="buffer-size is at least 1 image per task, got 0; the paper uses 10"):
+    with pytest.raises(ConfigError, match="buffer-size is at least 1, got 0; the paper uses 10"):
         memory_of("raw", (3, 8, 8), 10, 0)
     with pytest.raises(ConfigError, match="a budget of 2 bytes per task cannot hold one image; raise it"):
         memory_of("coo", (1, 1, 1), 10, 1)

@@ -282,7 +282,7 @@ def test_an_original_is_known_by_its_kept_pixels():
 def test_the_tools_on_what_a_run_leaves(samc, tmp_path):
     x = smooth_images(60, (3, 16, 16), 0).transpose(0, 2, 3, 1)
     np.savez("tiny.npz", x=x, y=np.arange(60) % 4)
-    quick = ("--dataset", "npz:tiny.npz", "--n-tasks", 2, "--device", "cpu", "--autoencoder-steps", 1)
+    quick = ("--dataset", "npz:tiny.npz", "--n-tasks", 2, "--device", "cpu", "--codec", "coo")
     assert samc("run", "--model", "samc", *quick, "--out", "here")[0] == 0
     memory = load(tmp_path / "here" / "memory.samc")
     code, out, err = samc("memory", "info", "here")

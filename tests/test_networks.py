@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import samc
-from networks import FAST, NETWORKS, SHAPE, make
+from networks import FAST, NETWORKS, SHAPE, Small, make
 from samc.engine import Batch, Engine
 from samc.engine.program import compile_program
 from samc.errors import ConfigError
@@ -303,6 +303,20 @@ class Fixed(nn.Module):
 def test_networks_that_give_no_features_are_refused_when_the_learner_is_made(output, message):
     with pytest.raises(ConfigError, match=message):
         samc.ER(6, SHAPE, model=Fixed(output))
+
+
+def test_a_batch_that_leaves_batch_norm_one_value_says_so():
+    learner = samc.ER(6, (3, 4, 4), model=Small())
+    x = torch.zeros(1, 3, 4, 4, dtype=torch.uint8)
+    samc.ER(6, (3, 4, 4), model=Small()).observe(x, torch.tensor([0]), 0)  # a map of 2x2 still has a variance
+    learner = samc.ER(6, (3, 2, 2), model=Small())
+    with pytest.raises(samc.UserError, match="a batch of 1 leaves batch norm one value per channel"):
+        learner.observe(x[..., :2, :2], torch.tensor([0]), 0)
+
+
+def test_weights_go_with_a_backbone_by_name():
+    with pytest.raises(ConfigError, match="load them into your model before you pass it"):
+        samc.ER(6, SHAPE, model=Small(), weights="somewhere.pt")
 
 
 def test_heads_grow_as_classes_arrive():

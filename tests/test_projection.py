@@ -71,10 +71,10 @@ def test_the_solution_satisfies_its_optimality_conditions(tasks, size, margin, s
     references, gradient = rng.normal(size=(tasks, size)), rng.normal(size=size)
     gram, overlaps = references @ references.T, references @ gradient
     weights = solve_dual(gram, overlaps, margin)
-    slopes = (gram + RIDGE * np.eye(tasks)) @ weights + overlaps
+    grads = (gram + RIDGE * np.eye(tasks)) @ weights + overlaps
     assert (weights >= margin).all()
-    assert (slopes >= -1e-7).all()
-    assert np.abs(slopes * (weights - margin)).max() < 1e-6
+    assert (grads >= -1e-7).all()
+    assert np.abs(grads * (weights - margin)).max() < 1e-6
 
 
 @given(st.integers(1, 10), st.integers(0, 2**31))
@@ -102,7 +102,7 @@ def test_more_tasks_than_dimensions():
 
 def test_a_diverged_gradient_is_left_alone():
     gradient = torch.tensor([float("nan"), 1.0])
-    assert project(gradient, torch.eye(2)) is gradient
+    assert project(gradient, torch.eye(2), margin=0.5) is gradient
 
 
 @needs_triton
@@ -110,7 +110,7 @@ def test_a_diverged_gradient_is_left_alone():
 @pytest.mark.parametrize("count", [1, 2, 7, 19])
 def test_the_kernel_finds_what_the_host_finds(count, kind):
     """The quadratic program as a GPU solves it, in Triton's interpreter."""
-    from samc.projection.kernel import dual_weights
+    from samc.engine.kernels.qp import dual_weights
 
     random = np.random.default_rng(count)
     references = random.normal(size=(count, 60))
@@ -128,7 +128,7 @@ def test_the_kernel_finds_what_the_host_finds(count, kind):
 
 @needs_triton
 def test_the_kernel_leaves_a_network_alone_that_has_diverged():
-    from samc.projection.kernel import dual_weights
+    from samc.engine.kernels.qp import dual_weights
 
     assert dual_weights(torch.eye(2).double(), torch.tensor([torch.nan, -1.0]).double(), 0.5, RIDGE).tolist() == [0, 0]
 

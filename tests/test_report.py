@@ -24,9 +24,7 @@ ROOT = Path(samc.__file__).parents[2]
 @pytest.fixture(scope="module")
 def record():
     stream = coloured_squares(per_class=10)
-    return run(
-        stream, samc.GEM(6, (3, 12, 12), lr=0.03, budget_images=2), config={"model": "gem", "seed": 0, "lr": 0.03}
-    )
+    return run(stream, samc.GEM(6, (3, 12, 12), lr=0.03, buffer_size=2), config={"model": "gem", "seed": 0, "lr": 0.03})
 
 
 def like(record, seed, acc, **config):

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import sys
 from functools import partial
 
 import numpy as np
@@ -10,84 +11,91 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-import samc.learners.gem
+import samc
+from samc.engine import Batch, descend, flat_gradient, gradient, trainable
 from samc.errors import ConfigError
-from samc.gradients import Batch, flat_gradient, gradient
-from samc.learners import LEARNERS
+from samc.learners import LEARNERS, rules
 from samc.learners.distillation import distillation_loss
 from samc.learners.ebm import contrastive_loss, other_labels
+from samc.learners.eec.encoder import Adam, learn_to_encode
+from samc.learners.eec.episodes import clusters, keep
 from samc.learners.ewc import fisher
 from samc.learners.icarl import herd, nearness
-from samc.memory.episodes import clusters, keep
-from samc.models import EnergyNetwork
+from samc.learners.rules import sample
+from samc.models import Classifier, EnergyHeads, Features, InpaintingAutoencoder, ReducedResNet18
 from samc.projection import project
-from test_learners import SHAPE, TASKS, learner, parameters
+from test_learners import PAPER, SHAPE, TASKS, learner, parameters
 from toys import Replaying, coloured_squares, random_batch
 
 
-class TwoParameters(nn.Module):
+class TwoParameters(Classifier):
     """Logits (a·s, b·s), where s is the one pixel of an image."""
 
     def __init__(self, a: float, b: float):
-        super().__init__()
+        nn.Module.__init__(self)
         self.weights = nn.Parameter(torch.tensor([a, b]))
 
     def forward(self, x, task):
         return x[:, 0, 0] * self.weights
 
 
-def test_fisher_of_two_parameters_by_hand():
+@pytest.mark.parametrize("at_once", [True, False])
+def test_fisher_of_two_parameters_by_hand(at_once):
     model, pixels = TwoParameters(0.3, -0.5), torch.tensor([1.0, 2.0, -1.0])
-    found = fisher(model, pixels.view(3, 1, 1, 1), 0)
+    found = fisher(model, pixels.view(3, 1, 1, 1), 0, at_once=at_once)
     # d log p(c)/d weight_i = s·(1{c = i} − p_i), so that the expectation over c of its square is s²·p_i·(1 − p_i)
-    chances = [1 / (1 + math.exp(-s * 0.8)) for s in pixels.tolist()]
-    expected = sum(s * s * p * (1 - p) for s, p in zip(pixels.tolist(), chances, strict=True)) / 3
+    probs = [1 / (1 + math.exp(-s * 0.8)) for s in pixels.tolist()]
+    expected = sum(s * s * p * (1 - p) for s, p in zip(pixels.tolist(), probs, strict=True)) / 3
     torch.testing.assert_close(found, torch.full((2,), expected))
 
 
-def test_fisher_of_the_network_equals_a_loop_over_images_and_classes():
-    each = learner("ewc", lr=0.05)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_fisher_of_the_network_equals_a_loop_over_images_and_classes(at_once):
+    subject = learner("ewc", lr=0.05)
     for step in range(3):
-        each.observe(*random_batch(8, SHAPE, seed=step), 0)
+        subject.observe(*random_batch(8, SHAPE, seed=step), 0)
     x = random_batch(11, SHAPE, seed=9)[0].float() / 255
-    found = fisher(each.model, x, 0)
-    assert each.model.training
-    each.model.eval()
+    found = fisher(subject.model, x, 0, at_once=at_once)
+    assert subject.model.training
+    subject.model.eval()
     total = torch.zeros_like(found)
     for image in x:
         for number in range(2):
-            chance = each.model(image[None], 0)[0].log_softmax(0)[number]
-            total += chance.exp().detach() * flat_gradient(each.model, chance)[0].square()
+            log_prob = subject.model(image[None], 0)[0].log_softmax(0)[number]
+            total += log_prob.exp().detach() * flat_gradient(subject.model, log_prob)[0].square()
     torch.testing.assert_close(found, total / len(x), rtol=1e-4, atol=1e-9)
 
 
 def test_ewcs_penalty_by_hand():
-    """Two tasks hold two parameters; the pull is the slope of Σ F·(θ − θ_k)²/2, and the step ends in balance."""
-    each = learner("ewc", lr=0.5, regularization=4.0)
-    each.model = TwoParameters(1.0, 2.0)
-    each.kept = {0: (torch.tensor([1.0, 0.0]), torch.tensor([0.0, 7.0])), 1: (torch.tensor([0.5, 2.0]), torch.zeros(2))}
-    each.add_up()
-    assert each.pull().tolist() == [1.0 * 1.0 + 0.5 * 1.0, 2.0 * 2.0]
-    held = each.held_back(torch.tensor([3.0, -1.0]))
-    each.step(held)
-    first, second = each.model.weights.tolist()
+    """Two tasks hold two parameters; the pull is the gradient of Σ F·(θ − θ_k)²/2, and the step ends in balance."""
+    subject = learner("ewc", lr=0.5, regularization=4.0)
+    subject.model = TwoParameters(1.0, 2.0)
+    subject.kept = {
+        0: (torch.tensor([1.0, 0.0]), torch.tensor([0.0, 7.0])),
+        1: (torch.tensor([0.5, 2.0]), torch.zeros(2)),
+    }
+    subject.add_up()
+    assert subject.pull().tolist() == [1.0 * 1.0 + 0.5 * 1.0, 2.0 * 2.0]
+    held = subject.held_back(torch.tensor([3.0, -1.0]))
+    descend(trainable(subject.model), held, 0.5)
+    first, second = subject.model.weights.tolist()
     # implicit: (θ' − θ)/α = −g − λ·Σ F_k·(θ' − θ_k), solved for θ' by hand
     assert first == pytest.approx((1.0 - 0.5 * 3.0) / (1 + 0.5 * 4 * 1.5))
     assert second == pytest.approx((2.0 + 0.5 * 1.0) / (1 + 0.5 * 4 * 2.0))
 
 
 def test_ewc_with_a_small_penalty_is_the_plain_gradient_of_loss_and_penalty():
-    each = learner("ewc", lr=1e-4, regularization=0.1, fisher_images=6)
+    subject = learner("ewc", lr=1e-4, regularization=0.1, fisher_images=6)
     stream = coloured_squares(per_class=5)
-    each.observe(stream.tasks[0].x, stream.tasks[0].y, 0)
-    each.end_task(stream.tasks[0])
+    subject.observe(stream.tasks[0].x, stream.tasks[0].y, 0)
+    subject.end_task(stream.tasks[0])
     for step in range(3):
-        each.observe(*random_batch(6, SHAPE, TASKS[1], seed=step), 1)
-    (importance, anchor), g = each.kept[0], torch.zeros_like(each.importance)
-    point = torch.cat([p.flatten() for p in each.model.parameters()]).detach().requires_grad_()
-    (slope,) = torch.autograd.grad(0.05 * (importance * (point - anchor).square()).sum(), point)
-    torch.testing.assert_close(each.held_back(g), slope, rtol=1e-3, atol=1e-9)
-    assert slope.abs().max() > 0
+        subject.observe(*random_batch(6, SHAPE, TASKS[1], seed=step), 1)
+    (importance, anchor), g = subject.kept[0], torch.zeros_like(subject.importance)
+    point = torch.cat([p.flatten() for p in subject.model.parameters()]).detach().requires_grad_()
+    (grad,) = torch.autograd.grad(0.05 * (importance * (point - anchor).square()).sum(), point)
+    torch.testing.assert_close(subject.held_back(g), grad, rtol=1e-3, atol=1e-9)
+    assert grad.abs().max() > 0
 
 
 def test_distillation_loss_by_hand():
@@ -101,11 +109,11 @@ def test_distillation_loss_by_hand():
 
 
 def test_lwfs_step_is_the_gradient_of_cross_entropy_and_of_every_old_heads_distillation():
-    each = learner("lwf", lr=0.05, regularization=0.7, temperature=3.0)
+    subject = learner("lwf", lr=0.05, regularization=0.7, temperature=3.0)
     for task in range(2):
-        each.observe(*random_batch(8, SHAPE, TASKS[task], seed=task), task)
+        subject.observe(*random_batch(8, SHAPE, TASKS[task], seed=task), task)
     x, y = random_batch(8, SHAPE, TASKS[2], seed=5)
-    old, images = copy.deepcopy(each.model), x.float() / 255
+    old, images = copy.deepcopy(subject.model), x.float() / 255
     with torch.no_grad():
         wanted = [old(images, task) for task in (0, 1)]
     student = copy.deepcopy(old)
@@ -113,11 +121,11 @@ def test_lwfs_step_is_the_gradient_of_cross_entropy_and_of_every_old_heads_disti
     for task in (0, 1):
         soft = (wanted[task] / 3).softmax(1)
         loss = loss - 0.7 * (soft * (student(images, task) / 3).log_softmax(1)).sum(1).mean()
-    expected = parameters(each) - 0.05 * torch.cat(
+    expected = parameters(subject) - 0.05 * torch.cat(
         [s.flatten() for s in torch.autograd.grad(loss, [*student.parameters()])]
     )
-    stats = each.observe(x, y, 2)
-    torch.testing.assert_close(parameters(each), expected, atol=1e-6, rtol=1e-5)
+    stats = subject.observe(x, y, 2)
+    torch.testing.assert_close(parameters(subject), expected, atol=1e-6, rtol=1e-5)
     assert float(stats.loss) == pytest.approx(float(loss.detach()), rel=1e-5)
 
 
@@ -132,28 +140,30 @@ def test_lwfs_step_is_the_gradient_of_cross_entropy_and_of_every_old_heads_disti
     ],
 )
 def test_all_old_heads_at_once_equal_a_loop_over_them(then, since, now):
-    each = learner("lwf", task_classes=then, lr=0.05)
+    subject = learner("lwf", task_classes=then, lr=0.05)
     for task in range(3):
-        each.observe(*random_batch(8, SHAPE, then[task], seed=task), task)
-    each.teacher.follow(each.model, 2)
-    old, student = copy.deepcopy(each.model), each.model
-    each.step(gradient(student, [Batch(*as_batch(then[0]), 0)])[0])  # else it answers as its teacher does
+        subject.observe(*random_batch(8, SHAPE, then[task], seed=task), task)
+    subject.teacher.follow(subject.model, 2)
+    old, student = copy.deepcopy(subject.model), subject.model
+    subject.engine.step(
+        gradient(student, [Batch(*as_batch(then[0]), 0)])[0], 0.05
+    )  # else it answers as its teacher does
     for task, classes in since.items():
-        student.assign(task, classes)
+        student.heads.assign(task, classes)
     x, y = as_batch(then[now])
     others = [Batch(random_batch(5, SHAPE, seed=8)[0].float() / 255, y[:5], 0)]
-    found, loss = each.teacher.gradient(each.engine, Batch(x, y, now), others, 0.7, 2.0)
+    found, loss = subject.teacher.gradient(subject.engine, Batch(x, y, now), others, 0.7, 2.0)
 
     images = torch.cat([x, others[0].x])
     features, known = student.features(images), old.features(images)
-    expected = F.cross_entropy(student.head(features[: len(y)], now), student.local(y, now))
+    expected = F.cross_entropy(student.logits(features[: len(y)], now), student.heads.positions(y, now))
     for task in {0, 1, 2} - {now}:
-        places = [student.task_classes[task].index(label) for label in then[task]]
-        asked = (old.head(known, task).detach() / 2).softmax(1)
-        expected = expected + 0.7 * F.cross_entropy(student.head(features, task)[:, places] / 2, asked)
-    slope, value = flat_gradient(student, expected)
+        places = [student.heads.task_classes[task].index(label) for label in then[task]]
+        asked = (old.logits(known, task).detach() / 2).softmax(1)
+        expected = expected + 0.7 * F.cross_entropy(student.logits(features, task)[:, places] / 2, asked)
+    grad, value = flat_gradient(student, expected)
     assert float(loss) == pytest.approx(float(value), rel=1e-5)
-    assert float((found - slope).norm()) <= 1e-5 * float(slope.norm())
+    assert float((found - grad).norm()) <= 1e-5 * float(grad.norm())
 
 
 def as_batch(classes):
@@ -162,16 +172,16 @@ def as_batch(classes):
 
 
 def test_a_teacher_stays_as_it_was_and_is_weighed():
-    each = learner("lwf")
-    assert each.memory_report()["bytes"] == 0
-    each.observe(*random_batch(4, SHAPE), 0)
-    before = parameters(each)
+    subject = learner("lwf")
+    assert subject.memory_report()["bytes"] == 0
+    subject.observe(*random_batch(4, SHAPE), 0)
+    before = parameters(subject)
     for step in range(3):
-        each.observe(*random_batch(4, SHAPE, TASKS[1], seed=step), 1)
-    teacher = torch.cat([p.flatten() for p in each.teacher.network.parameters()])
+        subject.observe(*random_batch(4, SHAPE, TASKS[1], seed=step), 1)
+    teacher = torch.cat([p.flatten() for p in subject.teacher.network.parameters()])
     assert torch.equal(teacher, before)
-    assert each.memory_report()["bytes_by_part"]["old network"] > 4 * len(before)
-    assert each.teacher.tasks == [0]
+    assert subject.memory_report()["bytes_by_part"]["old network"] > 4 * len(before)
+    assert subject.teacher.tasks == [0]
 
 
 def test_herding_order_in_the_plane():
@@ -202,31 +212,31 @@ def test_nearest_mean_in_the_plane():
 
 def test_icarl_answers_by_its_exemplars_once_it_has_chosen_them():
     stream = coloured_squares(per_class=20)
-    each = LEARNERS["icarl"](6, SHAPE, lr=0.03, budget_images=5)
+    subject = LEARNERS["icarl"](6, SHAPE, lr=0.03, buffer_size=5)
     task = stream.tasks[0]
     for x, y in task.batches(10):
-        each.observe(x, y, 0)
-    assert each.memory_report()["images_per_task"] == [0]
-    each.end_task(task)
-    report = each.memory_report()
+        subject.observe(x, y, 0)
+    assert subject.memory_report()["images_per_task"] == [0]
+    subject.end_task(task)
+    report = subject.memory_report()
     assert report["images_per_task"] == [5]
     assert report["memory_bytes"] <= report["budget_bytes"]
-    images, _, labels = each.memory.recall(0)
+    images, _, labels = subject.memory.recall(0)
     assert sorted(np.bincount(labels).tolist()) == [2, 3]  # shared by the classes, and nothing left over
-    features = each.embedded(torch.from_numpy(images).float() / 255)
+    features = subject.embedded(torch.from_numpy(images).float() / 255)
     means = F.normalize(torch.stack([features[torch.from_numpy(labels) == c].mean(0) for c in (0, 1)]))
-    gaps = torch.cdist(each.embedded(task.test_x.float() / 255), means)
-    assert torch.equal(each.predict(task.test_x, 0), gaps.argmin(1))
+    gaps = torch.cdist(subject.embedded(task.test_x.float() / 255), means)
+    assert torch.equal(subject.predict(task.test_x, 0), gaps.argmin(1))
     for label in (0, 1):  # the best of each class are those that herding chose first
         rows = (task.y == label).nonzero()[:, 0]
-        best = rows[herd(each.embedded(task.x[rows].float() / 255), int((labels == label).sum()))]
+        best = rows[herd(subject.embedded(task.x[rows].float() / 255), int((labels == label).sum()))]
         kept = {image.tobytes() for image, mine in zip(images, labels, strict=True) if mine == label}
         assert {task.x[row].contiguous().numpy().tobytes() for row in best} == kept
 
 
 def test_agem_is_gem_with_one_constraint_and_no_margin(monkeypatch):
     """One past task whose whole memory is the sample: the same reference gradient, the same half-space."""
-    monkeypatch.setattr(samc.learners.gem, "project", partial(project, ridge=0.0))  # GEM's ridge is not A-GEM's
+    monkeypatch.setattr(rules, "project", partial(project, ridge=0.0))  # GEM's ridge is not A-GEM's
     agem, gem = learner("agem", lr=0.05), learner("gem", lr=0.05, memory_strength=0.0)
     for task, steps in ((0, 3), (1, 12)):
         for step in range(steps):
@@ -237,46 +247,46 @@ def test_agem_is_gem_with_one_constraint_and_no_margin(monkeypatch):
 
 
 def test_agems_projection_is_its_papers_formula():
-    each = learner("agem", lr=0.05)
+    subject = learner("agem", lr=0.05)
     for step in range(3):
-        each.observe(*random_batch(10, SHAPE, seed=step), 0)
+        subject.observe(*random_batch(10, SHAPE, seed=step), 0)
     met = 0
     for step in range(8):
         x, y = random_batch(10, SHAPE, TASKS[1], seed=20 + step)
-        each.admit(x, y, 1)
-        twin = copy.deepcopy(each.model)
-        (memory,) = each.past()
+        subject.as_batch(x, y, 1)
+        twin = copy.deepcopy(subject.model)
+        (memory,) = subject.past
         reference, _ = gradient(twin, [memory])
         g, _ = gradient(twin, [Batch(x.float() / 255, y, 1)])
         overlap = float(g.double() @ reference.double())
         met += overlap < 0
         expected = g - min(0.0, overlap / float(reference.double() @ reference.double())) * reference
-        before = parameters(each)
-        each.observe(x, y, 1)
-        torch.testing.assert_close(parameters(each), before - 0.05 * expected, atol=1e-5, rtol=1e-4)
+        before = parameters(subject)
+        subject.observe(x, y, 1)
+        torch.testing.assert_close(parameters(subject), before - 0.05 * expected, atol=1e-5, rtol=1e-4)
     assert met
 
 
 def test_er_learns_the_batch_and_as_many_remembered_images_in_one_step():
-    each = learner("er", lr=0.05)
+    subject = learner("er", lr=0.05)
     for step in range(3):
-        each.observe(*random_batch(10, SHAPE, seed=step), 0)
+        subject.observe(*random_batch(10, SHAPE, seed=step), 0)
     x, y = random_batch(6, SHAPE, TASKS[1], seed=9)
-    each.admit(x, y, 1)
-    twin, random = copy.deepcopy(each.model), copy.deepcopy(each.random.get_state())
-    (drawn,) = each.sample(each.past(), 6)
+    subject.as_batch(x, y, 1)
+    twin, random = copy.deepcopy(subject.model), copy.deepcopy(subject.random.get_state())
+    (drawn,) = sample(subject.past, 6, subject.random)
     assert len(drawn.y) == 6
-    each.random.set_state(random)
+    subject.random.set_state(random)
     features = twin.features(torch.cat([x.float() / 255, drawn.x]))
-    logits = features.mean((2, 3)) @ twin.linear.weight.T + twin.linear.bias
+    logits = features.mean((2, 3)) @ twin.heads.linear.weight.T + twin.heads.linear.bias
     losses = F.cross_entropy(logits[:6, 2:4], y - 2, reduction="sum") + F.cross_entropy(
         logits[6:, 0:2], drawn.y, reduction="sum"
     )
-    slopes = torch.autograd.grad(losses / 12, [*twin.parameters()])
-    before = parameters(each)
-    each.observe(x, y, 1)
-    expected = before - 0.05 * torch.cat([slope.flatten() for slope in slopes])
-    torch.testing.assert_close(parameters(each), expected, atol=1e-6, rtol=0)
+    grads = torch.autograd.grad(losses / 12, [*twin.parameters()])
+    before = parameters(subject)
+    subject.observe(x, y, 1)
+    expected = before - 0.05 * torch.cat([grad.flatten() for grad in grads])
+    torch.testing.assert_close(parameters(subject), expected, atol=1e-6, rtol=0)
 
 
 def test_mer_with_one_batch_and_gamma_one_is_plain_sgd_on_batch_and_memory():
@@ -290,16 +300,16 @@ def test_mer_with_one_batch_and_gamma_one_is_plain_sgd_on_batch_and_memory():
 
 
 def test_mers_update_equals_the_sequence_by_hand():
-    each = learner("mer", lr=0.1, meta_lr=0.3, within_meta_lr=0.6, meta_batches=2, inner_steps=3)
+    subject = learner("mer", lr=0.1, meta_lr=0.3, within_meta_lr=0.6, meta_batches=2, inner_steps=3)
     for step in range(2):
-        each.observe(*random_batch(6, SHAPE, seed=step), 0)
+        subject.observe(*random_batch(6, SHAPE, seed=step), 0)
     x, y = random_batch(6, SHAPE, TASKS[1], seed=7)
-    each.admit(x, y, 1)
-    twin = copy.deepcopy(each)
+    subject.as_batch(x, y, 1)
+    twin = copy.deepcopy(subject)
     net = twin.model
     point = start = [p.detach().clone() for p in net.parameters()]
     for _ in range(2):
-        whole = [Batch(x.float() / 255, y, 1), *twin.sample(twin.past(), 6)]
+        whole = [Batch(x.float() / 255, y, 1), *sample(twin.past, 6, twin.random)]
         images, labels = torch.cat([b.x for b in whole]), torch.cat([b.y for b in whole])
         order = torch.randperm(12, generator=twin.random)
         for rows in (part.sort().values for part in order.chunk(3)):
@@ -307,17 +317,17 @@ def test_mers_update_equals_the_sequence_by_hand():
             features, losses = net.features(images[rows]), []
             for place, row in enumerate(rows.tolist()):
                 task = 1 if row < 6 else 0
-                logits = net.head(features[place : place + 1], task)
+                logits = net.logits(features[place : place + 1], task)
                 losses.append(F.cross_entropy(logits, labels[row : row + 1] - 2 * task))
-            slopes = torch.autograd.grad(torch.stack(losses).mean(), [*net.parameters()])
-            for parameter, slope in zip(net.parameters(), slopes, strict=True):
-                parameter.data -= 0.1 * slope
+            grads = torch.autograd.grad(torch.stack(losses).mean(), [*net.parameters()])
+            for parameter, grad in zip(net.parameters(), grads, strict=True):
+                parameter.data -= 0.1 * grad
         point = [a + 0.6 * (p.detach() - a) for a, p in zip(point, net.parameters(), strict=True)]
         for parameter, value in zip(net.parameters(), point, strict=True):
             parameter.data.copy_(value)
     expected = torch.cat([(a + 0.3 * (b - a)).flatten() for a, b in zip(start, point, strict=True)])
-    each.observe(x, y, 1)
-    torch.testing.assert_close(parameters(each), expected, atol=1e-5, rtol=1e-4)
+    subject.observe(x, y, 1)
+    torch.testing.assert_close(parameters(subject), expected, atol=1e-5, rtol=1e-4)
 
 
 def test_ebms_loss_by_hand():
@@ -329,15 +339,19 @@ def test_ebms_loss_by_hand():
 
 
 def test_ebms_gradient_by_finite_differences():
-    model = EnergyNetwork(4, seed=3).double()
-    model.assign(0, (0, 1, 3))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        backbone = ReducedResNet18(3)
+    model = Classifier(backbone, EnergyHeads(160, 4, seed=3), Features("map", 160, (2, 2))).double()
+    model.heads.assign(0, (0, 1, 3))
     x = random_batch(5, SHAPE)[0].double() / 255
     right, wrong = torch.tensor([0, 1, 2, 2, 0]), torch.tensor([1, 0, 0, 1, 2])
 
     def loss():
-        hidden = model.hidden(model.features(x).mean((2, 3)))
-        gates = model.embedding.weight[[0, 1, 3]].softmax(1) * 1024
-        energies = -(hidden[:, None] * gates[None]) @ model.linear.weight[0] - model.linear.bias
+        heads = model.heads
+        hidden = heads.hidden(model.features(x).mean((2, 3)))
+        gates = heads.embedding.weight[[0, 1, 3]].softmax(1) * 1024
+        energies = -(hidden[:, None] * gates[None]) @ heads.linear.weight[0] - heads.linear.bias
         return contrastive_loss(energies, right, wrong)
 
     model.eval()  # no ReLU is crossed and no statistic moves between two evaluations
@@ -368,24 +382,24 @@ def test_ebm_contrasts_with_the_batchs_own_classes_only():
 
 
 def test_ebm_leaves_classes_alone_that_are_not_in_the_batch():
-    each = LEARNERS["ebm"](8, SHAPE, task_classes=((0, 1, 2),), lr=0.1)
-    before = each.model.embedding.weight.detach().clone()
-    each.observe(*random_batch(8, SHAPE, (0, 2)), 0)
-    moved = (each.model.embedding.weight != before).any(1).tolist()
+    subject = LEARNERS["ebm"](8, SHAPE, task_classes=((0, 1, 2),), lr=0.1)
+    before = subject.model.heads.embedding.weight.detach().clone()
+    subject.observe(*random_batch(8, SHAPE, (0, 2)), 0)
+    moved = (subject.model.heads.embedding.weight != before).any(1).tolist()
     assert moved == [True, False, True, False, False, False, False, False]
 
 
 def test_eecs_store_stays_in_its_budget_and_its_pseudo_images_carry_the_right_labels():
     stream = coloured_squares(per_class=40)
-    each = LEARNERS["eec"](6, SHAPE, lr=0.03, budget_images=2, encoder_steps=150)
+    subject = LEARNERS["eec"](6, SHAPE, lr=0.03, buffer_size=2, encoder_steps=150)
     for task in stream:
         for x, y in task.batches(10):
-            each.observe(x, y, task.id)
-        each.end_task(task)
-        report = each.memory_report()
+            subject.observe(x, y, task.id)
+        subject.end_task(task)
+        report = subject.memory_report()
         assert report["memory_bytes"] <= report["budget_bytes"] * (task.id + 1)
-        assert sum(each.episodes[task.id].nbytes_by_part.values()) <= report["budget_bytes"] == 2 * 433
-        painted = each.paint(task.id, torch.Generator().manual_seed(0))
+        assert sum(subject.episodes[task.id].nbytes_by_part.values()) <= report["budget_bytes"] == 2 * 433
+        painted = subject.paint(task.id, torch.Generator().manual_seed(0))
         assert set(painted.y.tolist()) == set(task.classes)
         left, right = painted.x[..., 3:-3, :6].mean((1, 2, 3)), painted.x[..., 3:-3, 6:].mean((1, 2, 3))
         assert ((left > right) == (painted.y % 2 == 0)).float().mean() > 0.95  # a bright patch where the label says
@@ -395,112 +409,182 @@ def test_eecs_store_stays_in_its_budget_and_its_pseudo_images_carry_the_right_la
 
 
 def test_eec_weighs_pseudo_images_by_what_painting_cost_and_by_their_age():
-    each = learner("eec", lr=0.05, encoder_steps=2)
+    subject = learner("eec", lr=0.05, encoder_steps=2)
     stream = coloured_squares(per_class=10)
     for task in stream.tasks[:2]:
-        each.observe(task.x, task.y, task.id)
-        each.end_task(task)
-    each.decay = {0: 0.5, 1: 0.2}
+        subject.observe(task.x, task.y, task.id)
+        subject.end_task(task)
+    subject.decay = {0: 0.5, 1: 0.2}
     x, y = random_batch(40, SHAPE, TASKS[2], seed=3)
-    each.admit(x, y, 2)
-    twin, random = copy.deepcopy(each.model), copy.deepcopy(each.random.get_state())
-    drawn = each.sample(each.past(), 40)
+    subject.as_batch(x, y, 2)
+    twin, random = copy.deepcopy(subject.model), copy.deepcopy(subject.random.get_state())
+    drawn = sample(subject.past, 40, subject.random)
     assert [part.task for part in drawn] == [0, 1]
-    each.random.set_state(random)
+    subject.random.set_state(random)
     features = twin.features(torch.cat([x.float() / 255, *(part.x for part in drawn)]))
-    logits = features.mean((2, 3)) @ twin.linear.weight.T + twin.linear.bias
+    logits = features.mean((2, 3)) @ twin.heads.linear.weight.T + twin.heads.linear.bias
     loss, first = F.cross_entropy(logits[:40, 4:6], y - 4, reduction="sum"), 40
     for part, weight in zip(drawn, (math.exp(-0.5 * 2), math.exp(-0.2 * 1)), strict=True):  # two tasks ago, and one
         rows, classes = slice(first, first + len(part.y)), slice(2 * part.task, 2 * part.task + 2)
         loss = loss + weight * F.cross_entropy(logits[rows, classes], part.y - 2 * part.task, reduction="sum")
         first += len(part.y)
-    slopes = torch.autograd.grad(loss / 80, [*twin.parameters()])
-    before = parameters(each)
-    each.observe(x, y, 2)
-    expected = before - 0.05 * torch.cat([slope.flatten() for slope in slopes])
-    torch.testing.assert_close(parameters(each), expected, atol=1e-6, rtol=1e-4)
+    grads = torch.autograd.grad(loss / 80, [*twin.parameters()])
+    before = parameters(subject)
+    subject.observe(x, y, 2)
+    expected = before - 0.05 * torch.cat([grad.flatten() for grad in grads])
+    torch.testing.assert_close(parameters(subject), expected, atol=1e-6, rtol=1e-4)
 
 
 def test_eecs_decay_is_the_share_of_accuracy_that_painting_costs(monkeypatch):
-    each = learner("eec", encoder_steps=2)
+    subject = learner("eec", encoder_steps=2)
     (task, *_) = coloured_squares(per_class=10).tasks
     right = {len(task.x): 16, 100: 60}  # of the true images four fifths, of a hundred painted ones three
-    each.observe(task.x, task.y, 0)
+    subject.observe(task.x, task.y, 0)
     labels = iter([task.y, None])
 
     def predict(x, number):
         y = next(labels)
-        y = each.paint(0, samc.streams.base.generator(9)).y * 0 + painted[0].y if y is None else y
+        y = subject.paint(0, samc.streams.base.generator(9)).y * 0 + painted[0].y if y is None else y
         return torch.where(torch.arange(len(y)) < right[len(y)], y, 1 - y)
 
     painted: list[Batch] = []
-    paint = each.paint
-    monkeypatch.setattr(each, "paint", lambda *a: painted.append(paint(*a)) or painted[0])
-    monkeypatch.setattr(each, "predict", predict)
-    each.end_task(task)
-    assert each.decay == {0: pytest.approx(1 - 0.6 / 0.8)}
+    paint = subject.paint
+    monkeypatch.setattr(subject, "paint", lambda *a: painted.append(paint(*a)) or painted[0])
+    monkeypatch.setattr(subject, "predict", predict)
+    subject.end_task(task)
+    assert subject.decay == {0: pytest.approx(1 - 0.6 / 0.8)}
 
 
 def test_eec_survives_a_network_that_has_diverged():
-    each = learner("eec", lr=1e6, encoder_steps=2)
+    subject = learner("eec", lr=1e6, encoder_steps=2)
     stream = coloured_squares(per_class=10)
     for task in stream.tasks[:2]:
-        each.observe(task.x, task.y, task.id)
-        each.observe(task.x, task.y, task.id)
-        each.end_task(task)
-    assert not bool(parameters(each).isfinite().all())
+        subject.observe(task.x, task.y, task.id)
+        subject.observe(task.x, task.y, task.id)
+        subject.end_task(task)
+    assert not bool(parameters(subject).isfinite().all())
 
 
 def test_eec_refuses_at_the_door_a_budget_without_room_for_every_class():
     with pytest.raises(ConfigError, match=r"a task of 2 classes needs 526 bytes, one centroid each, and has 433"):
-        learner("eec", budget_images=1)
+        learner("eec", buffer_size=1)
 
 
 def test_eec_begins_with_a_fresh_autoencoder_for_every_task():
-    each, (task, *_) = learner("eec", encoder_steps=4), coloured_squares(per_class=10).tasks
-    random = each.random.get_state()
-    first = each.trained_autoencoder(task)
+    subject, (task, *_) = learner("eec", encoder_steps=4), coloured_squares(per_class=10).tasks
+    random = subject.random.get_state()
+    first = subject.trained_autoencoder(task)
     before = copy.deepcopy(first.state_dict())
-    each.random.set_state(random)
-    second = each.trained_autoencoder(task)
+    subject.random.set_state(random)
+    second = subject.trained_autoencoder(task)
     assert not first.training
     for name, value in before.items():
         assert torch.equal(value, first.state_dict()[name])  # what is kept of one task stays as it is
         assert torch.equal(value, second.state_dict()[name])
 
 
+@pytest.mark.parametrize("content_weight", [0.0, 0.3])
+def test_learning_to_encode_is_torchs_adam(content_weight):
+    """In double precision: a bias before a batch norm has no gradient but rounding errors, which Adam would blow up."""
+    features, ours = InpaintingAutoencoder(3, seed=1).encoder[0].double(), InpaintingAutoencoder(3).double()
+    adam = Adam(ours.parameters(), 0.003)
+    for start in (2, 3):  # twice, so that what Adam knows is also forgotten
+        theirs = InpaintingAutoencoder(3, seed=start).double()
+        ours.load_state_dict(theirs.state_dict())
+        adam.restart()
+        optimiser = torch.optim.Adam(theirs.parameters(), 0.003)
+        for step in range(40):
+            x = random_batch(6, (3, 16, 16), seed=step)[0].double() / 255
+            (found,) = learn_to_encode(x, autoencoder=ours, adam=adam, features=features, content_weight=content_weight)
+            painted = theirs(x)
+            loss = (1 - content_weight) * ((painted - x) ** 2).mean()
+            loss = loss + content_weight * ((features(painted) - features(x).detach()) ** 2).mean()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            torch.testing.assert_close(found, loss.detach(), rtol=1e-5, atol=0)
+        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
+
+
+def test_a_restarted_adam_is_a_fresh_one_in_the_same_place():
+    random = torch.Generator().manual_seed(0)
+    shapes = ((7, 3), (5,), ())
+    ours = [nn.Parameter(torch.randn(shape, generator=random)) for shape in shapes]
+    adam = Adam(ours, 0.01)
+
+    def learn(step_ours, step_fresh=None):
+        for step in range(60):
+            grads = tuple(10.0 ** (step % 7 - 5) * torch.randn(shape, generator=random) for shape in shapes)
+            step_ours(grads)
+            if step_fresh:
+                step_fresh(grads)
+
+    learn(adam.step)
+    addresses = [value.data_ptr() for state in adam.optimiser.state.values() for value in state.values()]
+    moments = [state["exp_avg_sq"] for state in adam.optimiser.state.values()]
+    assert len(addresses) == 9
+    assert all(float(moment.abs().max()) > 0 for moment in moments)
+    adam.restart()
+    assert all(not value.any() for state in adam.optimiser.state.values() for value in state.values())
+    theirs = [nn.Parameter(parameter.detach().clone()) for parameter in ours]
+    fresh = torch.optim.Adam(theirs, 0.01)
+
+    def step_fresh(grads):
+        for parameter, grad in zip(theirs, grads, strict=True):
+            parameter.grad = grad.clone()
+        fresh.step()
+
+    learn(adam.step, step_fresh)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
+    # a recorded step writes to where they were when it was recorded
+    now = [value.data_ptr() for state in adam.optimiser.state.values() for value in state.values()]
+    assert now == addresses
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "replayed"),
     [
         ("ebm", {}, 22),
-        ("eec", {"encoder_steps": 5}, 12),
+        ("eec", {"encoder_steps": 5}, 6),
         ("lwf", {}, 22),
         ("icarl", {}, 22),
-        ("samc", {"autoencoder_steps": 5}, 22 + 12),
+        ("samc", PAPER | {"autoencoder_steps": 5}, 22 + 6),
+        ("samc", {}, 22),
     ],
 )
-def test_a_step_that_was_recorded_is_the_same_step(name, settings, replayed):
+def test_a_step_that_was_recorded_is_the_same_step(name, settings, replayed, monkeypatch):
     plain, recorded = (LEARNERS[name](6, SHAPE, lr=0.02, **settings) for _ in range(2))
-    recorded.engine.recorder = recorder = Replaying()
+    if name == "eec":  # torch's Adam in the form that a GPU gets
+        adam = sys.modules[torch.optim.Adam.__module__]
+        monkeypatch.setattr(adam, "_get_capturable_supported_devices", lambda *_, **__: ["cpu"])
+        for subject in (plain, recorded):
+            subject.adam.optimiser.param_groups[0]["capturable"] = True
+    recorded.engine.graphs = recorder = Replaying()
     losses = {plain: [], recorded: []}
-    for each, seen in losses.items():
+    for subject, seen in losses.items():
         for step in range(4):  # so that the first task's head grows after it has been recorded
-            seen.append(each.observe(*random_batch(5, SHAPE, (0,), seed=step), 0).loss)
+            seen.append(subject.observe(*random_batch(5, SHAPE, (0,), seed=step), 0).loss)
         for task in coloured_squares(per_class=25):
-            seen += [each.observe(x, y, task.id).loss for x, y in task.batches(5)]
-            each.end_task(task)
+            seen += [subject.observe(x, y, task.id).loss for x, y in task.batches(5)]
+            subject.end_task(task)
     assert torch.equal(*(torch.stack(seen) for seen in losses.values()))
     assert torch.equal(parameters(plain), parameters(recorded))
     assert plain.memory_report() == recorded.memory_report()
     if name == "eec":
         for task in range(3):
-            assert torch.equal(*(each.paint(task, torch.Generator().manual_seed(0)).x for each in losses))
+            assert torch.equal(*(subject.paint(task, torch.Generator().manual_seed(0)).x for subject in losses))
     assert sum(tape.replays for tape in recorder.tapes) == replayed
     kernels = {kernel._schema.name for tape in recorder.tapes for kernel, *_ in tape.kernels}
     assert len(kernels) > 20
     # what waits for the device or sends something there; on a GPU that must repeat itself, a scattered sum does too
     forbidden = ("_local_scalar_dense", "lift_fresh", "scatter_add", "scatter_add_")
-    assert not kernels & {f"aten::{kernel}" for kernel in forbidden}
+    # where steps are counted on a CPU, torch's Adam makes a tensor of the 1 that it adds; on a GPU it adds the number
+    known = ["aten::lift_fresh"] if name == "eec" else []
+    for tape in recorder.tapes:
+        found = [kernel._schema.name for kernel, *_ in tape.kernels]
+        assert [kernel for kernel in found if kernel.removeprefix("aten::") in forbidden] == known
 
 
 def test_encodings_are_kept_whole_where_they_fit():
@@ -543,25 +627,25 @@ def test_clusters_are_those_that_were_made():
 
 
 def test_joint_keeps_everything_and_learns_all_tasks_in_each_step():
-    each = learner("joint", lr=0.05)
+    subject = learner("joint", lr=0.05)
     for task in range(2):
         for step in range(2):
-            each.observe(*random_batch(5, SHAPE, TASKS[task], seed=step), task)
-    report = each.memory_report()
+            subject.observe(*random_batch(5, SHAPE, TASKS[task], seed=step), task)
+    report = subject.memory_report()
     assert report["images_per_task"] == [10, 10]
     assert report["bytes_by_part"] == {"images": 20 * 3 * 144, "labels": 20}
     x, y = random_batch(5, SHAPE, TASKS[2], seed=5)
-    twin = copy.deepcopy(each)
+    twin = copy.deepcopy(subject)
     drawn = [twin.draw(0, 5), twin.draw(1, 5)]
     assert [set(b.y.tolist()) <= set(TASKS[b.task]) for b in drawn] == [True, True]
     features = twin.model.features(torch.cat([x.float() / 255, *(part.x for part in drawn)]))
-    logits = features.mean((2, 3)) @ twin.model.linear.weight.T + twin.model.linear.bias
+    logits = features.mean((2, 3)) @ twin.model.heads.linear.weight.T + twin.model.heads.linear.bias
     losses = [F.cross_entropy(logits[:5, 4:6], y - 4)]
     losses += [F.cross_entropy(logits[5 * t + 5 : 5 * t + 10, 2 * t : 2 * t + 2], drawn[t].y - 2 * t) for t in (0, 1)]
-    slopes = torch.autograd.grad(torch.stack(losses).mean(), [*twin.model.parameters()])
-    expected = parameters(each) - 0.05 * torch.cat([slope.flatten() for slope in slopes])
-    each.observe(x, y, 2)
-    torch.testing.assert_close(parameters(each), expected, atol=1e-6, rtol=0)
+    grads = torch.autograd.grad(torch.stack(losses).mean(), [*twin.model.parameters()])
+    expected = parameters(subject) - 0.05 * torch.cat([grad.flatten() for grad in grads])
+    subject.observe(x, y, 2)
+    torch.testing.assert_close(parameters(subject), expected, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -572,9 +656,11 @@ def test_joint_keeps_everything_and_learns_all_tasks_in_each_step():
         ("lwf", {"temperature": 0.0}, "temperature is above 0, got 0.0"),
         ("icarl", {"regularization": math.inf}, "regularization is at least 0, got inf"),
         ("mer", {"meta_lr": 0.0}, "meta-lr is above 0, got 0.0"),
-        ("mer", {"inner_steps": 0}, "meta-batches and inner-steps are at least 1, got 1 and 0"),
-        ("eec", {"content_weight": 1.5}, r"content-weight in \[0, 1\]; got 10, 200, 0.003 and 1.5"),
-        ("eec", {"budget_images": 0}, "buffer-size and encoder-steps are at least 1"),
+        ("mer", {"inner_steps": 0}, "inner-steps is at least 1, got 0; the paper sets it to 1"),
+        ("eec", {"content_weight": 1.5}, r"content-weight is in \[0, 1\], got 1.5"),
+        ("eec", {"buffer_size": 0}, "buffer-size is at least 1, got 0"),
+        ("eec", {"encoder_steps": 0}, "encoder-steps is at least 1, got 0"),
+        ("eec", {"encoder_lr": 0.0}, "encoder-lr is above 0, got 0.0"),
     ],
 )
 def test_settings_that_cannot_be_used(name, settings, message):
@@ -586,17 +672,17 @@ def test_settings_that_cannot_be_used(name, settings, message):
 def test_a_toy_is_learnt_within_the_budget(name):
     """Every method learns a toy, and what it keeps of each task is never more than the budget."""
     stream = coloured_squares(tasks=2, per_class=60)
-    settings = {"mer": {"meta_lr": 1.0}, "eec": {"encoder_steps": 40}, "samc": {"autoencoder_steps": 5}}
+    settings = {"mer": {"meta_lr": 1.0}, "eec": {"encoder_steps": 40}, "samc": PAPER | {"autoencoder_steps": 5}}
     lr = 0.01 if name == "ebm" else 0.03
-    each = LEARNERS[name](4, SHAPE, lr=lr, **settings.get(name, {}))
+    subject = LEARNERS[name](4, SHAPE, lr=lr, **settings.get(name, {}))
     just_learnt = []
     for task in stream:
         for x, y in task.batches(10, epochs=4):
-            each.observe(x, y, task.id)
-            if hasattr(each, "memory"):
-                assert all(shelf.cost <= 10 * 433 for shelf in each.memory.shelves.values())
-        each.end_task(task)
-        just_learnt.append(float((each.predict(task.test_x, task.id) == task.test_y).double().mean()))
-        report = each.memory_report()
+            subject.observe(x, y, task.id)
+            if hasattr(subject, "memory"):
+                assert all(stored.cost <= 10 * 433 for stored in subject.memory.by_task.values())
+        subject.end_task(task)
+        just_learnt.append(float((subject.predict(task.test_x, task.id) == task.test_y).double().mean()))
+        report = subject.memory_report()
         assert report["memory_bytes"] <= (task.id + 1) * report["budget_bytes"]
     assert np.mean(just_learnt) > 0.9, just_learnt

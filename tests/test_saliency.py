@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from samc.models import ReducedResNet18
-from samc.saliency import as_bytes, coarse_cam
+from samc.saliency import as_bytes, saliency_map
+from toys import reduced
 
 
 def grad_cam(model, x, y, task, target="label"):
     """The package's coarse map, enlarged and stretched to [0, 1] in floating point; a flat one is zero."""
-    coarse = coarse_cam(model, x, y, task, target)
+    coarse = saliency_map(model, x, y, task, target)
     maps = F.interpolate(coarse[:, None], size=x.shape[2:], mode="bilinear", align_corners=False)[:, 0]
     low, high = maps.amin((1, 2), keepdim=True), maps.amax((1, 2), keepdim=True)
     return torch.where(high > low, (maps - low) / (high - low).clamp_min(torch.finfo(maps.dtype).tiny), 0.0)
@@ -20,9 +20,9 @@ def grad_cam(model, x, y, task, target="label"):
 
 def trained_a_little(seed=0):
     """A network whose running statistics are not the initial ones."""
-    model = ReducedResNet18(6, seed=seed)
-    model.assign(0, (0, 1, 2))
-    model.assign(1, (3, 4, 5))
+    model = reduced(6, side=32, seed=seed)
+    model.heads.assign(0, (0, 1, 2))
+    model.heads.assign(1, (3, 4, 5))
     for _ in range(3):
         model(torch.rand(8, 3, 32, 32, generator=torch.Generator().manual_seed(seed)), 0)
     return model
@@ -32,14 +32,14 @@ def by_definition(model, image, row):
     """One image, one class: the paper's appendix, with a hook on the last block and backward() on a copy."""
     model = copy.deepcopy(model).eval()
     kept = {}
-    model.blocks[-1].register_forward_hook(lambda _, __, output: kept.update(a=output))
+    model.backbone.blocks[-1].register_forward_hook(lambda _, __, output: kept.update(a=output))
     pooled = model.features(image[None]).mean((2, 3))
     kept["a"].retain_grad()
-    (pooled @ model.linear.weight[row] + model.linear.bias[row]).sum().backward()
-    activations, slopes = kept["a"][0].detach(), kept["a"].grad[0]
+    (pooled @ model.heads.linear.weight[row] + model.heads.linear.bias[row]).sum().backward()
+    activations, grads = kept["a"][0].detach(), kept["a"].grad[0]
     cam = torch.zeros(activations.shape[1:])
-    for a, slope in zip(activations, slopes, strict=True):
-        cam += slope.mean() * a
+    for a, grad in zip(activations, grads, strict=True):
+        cam += grad.mean() * a
     cam = F.interpolate(cam.clamp_min(0)[None, None], image.shape[1:], mode="bilinear", align_corners=False)[0, 0]
     return (cam - cam.min()) / (cam.max() - cam.min()) if cam.max() > cam.min() else torch.zeros_like(cam)
 
@@ -59,10 +59,10 @@ def test_in_train_mode_it_sees_the_batch_as_learning_does_and_statistics_move_on
     x, y = torch.rand(6, 3, 16, 16, generator=generator), torch.tensor([3, 4, 5, 3, 4, 5])
     other = copy.deepcopy(model).train()
     features = other.features(x)
-    rows = other.linear.weight[y]  # of a linear head on pooled features: the slope of a score is the class's own row
+    rows = other.heads.linear.weight[y]  # the gradient of a score of a linear head on pooled features
     expected = F.relu((rows[:, :, None, None] * features).sum(1)) / features[0, 0].numel()
     model.eval()
-    found = coarse_cam(model, x, y, 1, "label", "train")
+    found = saliency_map(model, x, y, 1, "label", "train")
     torch.testing.assert_close(found, expected.detach(), atol=1e-6, rtol=1e-4)
     assert not model.training
     for (name, mine), theirs in zip(model.named_buffers(), other.buffers(), strict=True):
@@ -81,14 +81,14 @@ def test_predicted_explains_the_class_that_the_model_would_choose(generator):
 @pytest.mark.parametrize("training", [True, False])
 def test_leaves_the_model_as_found(training, generator):
     model = trained_a_little().train(training)
-    model.blocks[2].eval()  # a part may have a mode of its own
+    model.backbone.blocks[2].eval()  # a part may have a mode of its own
     for p in model.parameters():
         p.grad = torch.ones_like(p)
     before = copy.deepcopy(model.state_dict())
     modes = [module.training for module in model.modules()]
     grad_cam(model, torch.rand(4, 3, 32, 32, generator=generator), torch.tensor([0, 1, 2, 0]), 0)
     after = model.state_dict()
-    assert all(torch.equal(before[k], after[k]) for k in before if k != "_extra_state")
+    assert all(torch.equal(before[k], after[k]) for k in before if not k.endswith("_extra_state"))
     assert [module.training for module in model.modules()] == modes
     assert all(torch.equal(p.grad, torch.ones_like(p)) and p.requires_grad for p in model.parameters())
     assert not any(module._forward_hooks or module._backward_hooks for module in model.modules())
@@ -113,7 +113,7 @@ def test_one_image_is_explained_as_it_is_in_a_batch(generator):
 def test_a_map_that_nothing_speaks_for_is_zero_not_nan(generator):
     model = trained_a_little()
     with torch.no_grad():
-        model.linear.weight[1] = -1.0  # features are not negative, so every weight speaks against class 1
+        model.heads.linear.weight[1] = -1.0  # features are not negative, so every weight speaks against class 1
     maps = grad_cam(model, torch.rand(2, 3, 32, 32, generator=generator), torch.tensor([1, 1]), 0)
     assert torch.equal(maps, torch.zeros_like(maps))
 

@@ -14,11 +14,10 @@ from rich.console import Console
 from samc.cli import run as cli_run
 from samc.cli.progress import bar_watcher, live_progress
 from samc.cli.seeds import parse_seeds
+from samc.engine import Engine, flat_parameters
 from samc.errors import ConfigError, DataError
 from samc.experiments import local
-from samc.gradients import flat_parameters
-from samc.learners import GEM, NetworkLearner
-from samc.models import ReducedResNet18
+from samc.learners import GEM
 from samc.protocol import run
 from toys import coloured_squares
 
@@ -117,9 +116,10 @@ def test_side_by_side_the_records_are_the_same(samc, tmp_path, monkeypatch, mode
 
 def test_networks_that_are_made_at_once_start_as_they_would_alone():
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda seed: flat_parameters(ReducedResNet18(4, seed=seed)), range(16)))
+        made = list(pool.map(lambda seed: flat_parameters(GEM(4, (3, 12, 12), seed=seed).model), range(16)))
     for seed, parameters in enumerate(made):
-        assert torch.equal(parameters, flat_parameters(ReducedResNet18(4, seed=seed)))
+        assert torch.equal(parameters, flat_parameters(GEM(4, (3, 12, 12), seed=seed).model))
+    assert not torch.equal(made[0], made[1])
 
 
 def test_without_a_place_the_folder_is_named_by_the_seeds(samc, tmp_path):
@@ -137,14 +137,14 @@ def test_without_a_place_the_folder_is_named_by_the_seeds(samc, tmp_path):
 
 @pytest.mark.parametrize("failing", [0, 1])
 def test_a_seed_that_fails_does_not_cost_the_other(samc, tmp_path, monkeypatch, failing):
-    step = NetworkLearner.step
+    step = Engine.step
 
-    def break_(learner, gradient):
-        if learner.seed == failing:
+    def break_(engine, gradient, lr):
+        if engine.model.heads.seed == failing:
             raise DataError("these images are spoilt")
-        step(learner, gradient)
+        step(engine, gradient, lr)
 
-    monkeypatch.setattr(NetworkLearner, "step", break_)
+    monkeypatch.setattr(Engine, "step", break_)
     code, out, err = samc("run", "--model", "finetune", *QUICK, "--seeds", "0-1", "--out", "here")
     assert (code, err) == (2, "samc: these images are spoilt\n")
     assert f"failed: seed {failing}\n" in out
@@ -166,14 +166,14 @@ def test_what_is_there_already_stops_everything_before_training(samc, tmp_path, 
 
 
 def test_a_finished_seed_outlives_an_interrupt(samc, tmp_path, monkeypatch):
-    step = NetworkLearner.step
+    step = Engine.step
 
-    def interrupt(learner, gradient):
-        if learner.seed == 1:
+    def interrupt(engine, gradient, lr):
+        if engine.model.heads.seed == 1:
             raise KeyboardInterrupt
-        step(learner, gradient)
+        step(engine, gradient, lr)
 
-    monkeypatch.setattr(NetworkLearner, "step", interrupt)
+    monkeypatch.setattr(Engine, "step", interrupt)
     code, _, err = samc("run", "--model", "finetune", *QUICK, "--seeds", "0-2", "--out", "here")
     assert (code, err) == (130, "samc: interrupted; nothing half-written is left\n")
     assert [path.name for path in (tmp_path / "here").iterdir()] == ["seed0"]

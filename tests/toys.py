@@ -1,4 +1,4 @@
-"""Small things that tests share: a tiny stream that a network learns in seconds, and random batches."""
+"""Small things that tests share: a tiny stream that a network learns in seconds, networks, and random batches."""
 
 import importlib.util
 
@@ -9,13 +9,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from samc.engine.graphs import Constants, CudaGraphCache
+from samc.models import Classifier, Heads, ReducedResNet18, probe
+from samc.models.start import seeded
 from samc.streams.base import Dataset, Stream, split
 
 needs_triton = pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="triton is not installed")
 
 
 def coloured_squares(tasks: int = 3, per_class: int = 40, side: int = 12, seed: int = 0) -> Stream:
-    """Two classes a task: a bright patch on the left or on the right, each task in a channel or mix of its own."""
+    """Two classes per task: a bright patch on the left or on the right, each task in a channel or mix of its own."""
     rng = np.random.default_rng(seed)
     tints = np.array([(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (0, 1, 1), (1, 0, 1)])
 
@@ -31,6 +33,14 @@ def coloured_squares(tasks: int = 3, per_class: int = 40, side: int = 12, seed: 
     names = tuple(f"class {c}" for c in range(2 * tasks))
     dataset = Dataset("toy", images(y), y, images(test_y), test_y, names, "made by the test")
     return split(dataset, classes_per_task=2, seed=seed)
+
+
+def reduced(num_classes: int, channels: int = 3, side: int = 12, seed: int = 0) -> Classifier:
+    """The reduced ResNet-18 with heads, as a learner builds it from a seed; no task has its classes yet."""
+    with seeded(seed):
+        backbone = ReducedResNet18(channels)
+        found = probe(backbone, (channels, side, side))
+        return Classifier(backbone, Heads(found.width, num_classes, seed), found)
 
 
 def random_batch(count: int, shape=(3, 12, 12), classes=(0, 1), seed: int = 0):

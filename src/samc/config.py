@@ -177,6 +177,12 @@ def kinds(kind: type[Settings]) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
+def check_setting(settings: type[Settings], name: str, value: Any) -> None:
+    """One value alone, by the range that its setting has: for functions that take it without a config."""
+    (item,) = (item for item in setting_fields(settings) if item.name == name)
+    check(item, kinds(settings)[name], value)
+
+
 def check(item: Field, kind: Any, value: Any) -> None:
     """Refuse a value of the wrong type, outside of its choices or its range, with what is right."""
     name, metadata = flag(item.name).removeprefix("--"), item.metadata
@@ -268,4 +274,7 @@ def preset_values(preset: str, dataset: str | None, model: str) -> dict[str, Any
 def named_preset(text: str, model: str) -> dict[str, Any]:
     """What a constructor's preset sets: paper, or paper:split-cifar10 for the values of one stream."""
     name, _, stream = text.partition(":")
+    streams = dict.fromkeys(known for preset in presets().values() for known in preset if known != ANY_STREAM)
+    if stream and stream not in streams:
+        raise unknown("stream of a preset", stream, streams)
     return preset_values(name, stream or None, model)

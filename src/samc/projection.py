@@ -16,7 +16,7 @@ MOST_ON_DEVICE = 127
 
 
 def project(
-    gradient: Float[Tensor, "p"], references: Float[Tensor, "t p"], margin: float = 0.5, ridge: float = RIDGE
+    gradient: Float[Tensor, "p"], references: Float[Tensor, "t p"], margin: float, ridge: float = RIDGE
 ) -> Float[Tensor, "p"]:
     """The gradient itself if it has an acute angle with every reference, else its projection."""
     if gradient.device.type == "cuda" and len(references) <= MOST_ON_DEVICE:

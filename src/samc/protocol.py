@@ -9,6 +9,7 @@ from torch import Tensor
 
 from samc import metrics
 from samc.clock import Clock
+from samc.config import RunConfig
 from samc.learners.base import Learner, StepStats
 from samc.record import RunRecord, describe_device, versions
 from samc.streams.base import Stream, Task
@@ -32,8 +33,8 @@ def run(
     stream: Stream | Iterable[Any],
     learner: Learner,
     *,
-    batch_size: int = 10,
-    n_epochs: int = 1,
+    batch_size: int = RunConfig.batch_size,
+    n_epochs: int = RunConfig.n_epochs,
     watchers: Sequence[Watcher] = (),
     config: dict[str, Any] | None = None,
 ) -> RunRecord:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from samc.cli.characters import replace_unknown_characters
-from samc.errors import UserError
+from samc.errors import UserError, unknown
 from samc.version import VERSION
 
 INTERRUPTED = 130
@@ -65,7 +65,7 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
-            return None
+            raise unknown("command", cmd_name, COMMANDS)
         module = importlib.import_module(COMMANDS[cmd_name][0])
         if hasattr(module, "app"):
             command = typer.main.get_command(module.app)

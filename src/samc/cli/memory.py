@@ -86,7 +86,7 @@ def audit(
     data_dir: Annotated[Path | None, typer.Option(help="where the data sets are, if one is named")] = None,
     seed: Annotated[int, typer.Option(help="of split-synthetic, if that is named")] = 0,
 ) -> None:
-    """Decode everything, add up the bytes, and look for dropped pixels in the file; the verdict is one line.
+    """Decode everything, add up the bytes, and search the file for dropped pixels; the verdict is one line.
 
     Exits with 1 if something is wrong. Given the originals, it searches the file for runs of their dropped pixels and
     compares what comes back with the truth.

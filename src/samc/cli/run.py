@@ -77,11 +77,12 @@ class SeedRun:
     folder: Path
     record: RunRecord | None = None
     failure: Exception | None = None
+    notes: tuple[str, ...] = ()
 
     def save(self, outcome: Outcome) -> None:
         """Write the record, and the memory of a method that has one."""
         # kept before it is written: should the disk be full by now, the figures still come to the screen
-        self.record = outcome.record
+        self.record, self.notes = outcome.record, outcome.notes
         self.record.save(self.folder)
         for name, content in outcome.files.items():
             try:
@@ -123,6 +124,8 @@ def execute(
             console.print(f"preset for {config.dataset}: {shown}", soft_wrap=True)
         jobs = {Job(run.config, keep_memory=True, diagnose=bool(diagnose)): run for run in runs}
         learn_all(console, jobs, data_dir, where)
+        for note in dict.fromkeys(note for run in runs for note in run.notes):
+            console.print(note, soft_wrap=True)
         show(console, runs, seeds)
         failed = {run.config.seed: run.failure for run in runs if run.failure}
         if failed and seeds is not None:

@@ -24,7 +24,7 @@ Moments = dict[nn.Module, BatchMoments]
 class RunningStats:
     """The running statistics of the batch norms of a program, which have one momentum."""
 
-    def __init__(self, layers: Sequence[nn.BatchNorm2d], constants: Constants):
+    def __init__(self, layers: Sequence[nn.BatchNorm2d], constants: Constants | None):
         self.layers = list(layers)
         self.widths = [layer.num_features for layer in self.layers]
         self.constants = constants
@@ -33,7 +33,10 @@ class RunningStats:
     def update(self, sizes: tuple[int, ...], moments: Sequence[Moments]) -> None:
         """`moments` holds the groups' in their order, one or several groups per entry."""
         areas = tuple(moments[0][layer].area for layer in self.layers)
-        kept, shares, unbiased = self.constants.get(("momentum", sizes, areas), lambda: self.momentum(sizes, areas))
+        if self.constants is None:  # nothing is recorded: they may be made anew
+            kept, shares, unbiased = self.momentum(sizes, areas)
+        else:
+            kept, shares, unbiased = self.constants.get(("momentum", sizes, areas), lambda: self.momentum(sizes, areas))
         means = torch.cat([torch.cat([part[layer].mean for layer in self.layers], 1) for part in moments])
         variances = torch.cat([torch.cat([part[layer].variance for layer in self.layers], 1) for part in moments])
         for name, moved in (("running_mean", shares @ means), ("running_var", shares @ (variances * unbiased))):

@@ -1,25 +1,33 @@
-"""The fast way on a CPU: a network's program forward and then back by hand, straight into a group's row of gradients.
+"""The fast way on a CPU: one core per group, a program forward and then back by hand, straight into the group's row.
 
-autograd would make every weight gradient, cast it, keep it and leave it to be copied; here it goes to its place at
-once, gradients pass a ReLU and are added up where they are, and all groups of a step share one cast of the weights.
+A core per group is cheaper than all cores on one group after the other. autograd would make every weight gradient,
+cast it, keep it and leave it to be copied; here it goes to its place at once, gradients pass a ReLU and are added up
+where they are, and all groups of a step share one cast of the weights.
 """
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache, partial
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from samc.engine.batch_norm import BatchMoments, Moments
-from samc.engine.flat import Batch
-from samc.engine.plain import loss_of
 from samc.engine.program import IMAGES, Conv, Norm, Program
-from samc.engine.threads import Work, do_aside, in_parallel
-from samc.models.classifier import Classifier
+from samc.models.classifier import Batch, Classifier
 
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16}
 # what --reference-precision may be
+Result = TypeVar("Result")
+Work = Callable[[], object]
+
+STARTING = threading.Lock()
+# threads that ask for the pool at once shall get the same one
+
+
 GradViews = Mapping[Tensor, Tensor]
 # where in a group's row each parameter's gradient goes, in the parameter's shape
 
@@ -56,11 +64,12 @@ def group_gradient(
 ) -> tuple[Tensor, Moments]:
     """Forward and back; what follows the features is short and left to autograd."""
     tape = Tape(program, weights, row, do_aside)
-    x = model.normalised(torch.cat([batch.x for batch in group]).to(PRECISIONS[precision]))
+    x = torch.cat([batch.x for batch in group])
+    x = x if model.mean is None else model.normalised(x)
     features = tape.forward(x.to(PRECISIONS[precision])).requires_grad_()
     heads = list(model.heads.parameters())
     with torch.enable_grad(), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-        loss = loss_of(model, features, group)
+        loss = model.loss(features, group)
     grad, *head_grads = torch.autograd.grad(loss, [features, *heads])
     torch._foreach_copy_([row[parameter] for parameter in heads], head_grads)
     tape.backward(torch.empty_like(features).copy_(grad))
@@ -154,3 +163,66 @@ def conv_grad(layer: nn.Conv2d, weight: Tensor, x: Tensor, dy: Tensor, *, of_inp
         dy, x, weight, None, layer.stride, layer.padding, layer.dilation, False, (0, 0), layer.groups, wanted
     )
     return grads[not of_input]
+
+
+class SideWork(threading.local):
+    """Who does a job's side work: the job itself, or in the end whatever thread of the pool is free."""
+
+    pool: ThreadPoolExecutor | None = None
+    handed_over: list[Future]
+
+
+SIDE_WORK = SideWork()
+
+
+def do_aside(work: Work) -> None:
+    """Work of a job whose result the job does not need: done at once, or by a thread that has nothing else to do."""
+    if SIDE_WORK.pool is None:
+        work()
+    else:
+        SIDE_WORK.handed_over.append(SIDE_WORK.pool.submit(work))
+
+
+def in_parallel(jobs: Sequence[Callable[[], Result]], sizes: Sequence[int]) -> list[Result]:
+    """The results in order; as many at a time as torch may use cores. An error in one of them is raised here.
+
+    All cores together do what would keep most of them idle: a job larger than a core's share, and a few jobs. In the
+    last full round and what is left over after it, who is done helps the others with their side work.
+    """
+    cores = torch.get_num_threads()
+    small = [place for place, size in enumerate(sizes) if size * cores <= sum(sizes)]
+    if cores == 1 or 2 * len(small) <= cores:
+        return [job() for job in jobs]
+    with STARTING:
+        threads = pool(cores)
+    small.reverse()  # the batch's own comes last and takes longest where past tasks are in bf16: begin with it
+    helped = set(small[-cores - len(small) % cores :])
+    handed_over: list[Future] = []
+
+    def perform(place: int) -> Result:
+        SIDE_WORK.pool, SIDE_WORK.handed_over = (threads if place in helped else None), handed_over
+        return jobs[place]()
+
+    results = dict(zip(small, threads.map(perform, small), strict=True))
+    for work in handed_over:
+        work.result()
+    return [results[place] if place in results else jobs[place]() for place in range(len(jobs))]
+
+
+@cache
+def pool(cores: int) -> ThreadPoolExecutor:
+    """Threads that work with one core each."""
+    together = threading.Barrier(cores + 1)
+
+    def take_one_core() -> None:
+        torch.get_num_threads()  # a thread takes over the common number when it is first asked; later is too late
+        torch.set_num_threads(1)
+        together.wait()
+
+    threads = ThreadPoolExecutor(cores, "samc")
+    waiting = [threads.submit(take_one_core) for _ in range(cores)]
+    together.wait()
+    for thread in waiting:
+        thread.result()
+    torch.set_num_threads(cores)  # threads that start later, and some libraries, have heard of the 1
+    return threads

@@ -41,6 +41,8 @@ class Deferred(Generic[Result]):
 
     def __call__(self) -> Result:
         self.queue.flush(self)
+        if self.work is not None:  # asked from inside work that comes before it
+            raise RuntimeError("deferred work asked for the result of work that is done after it")
         return self.result  # type: ignore[return-value]
 
 
@@ -55,12 +57,17 @@ class DeferredQueue:
     def put(self, work: Callable[[], Result]) -> Deferred[Result]:
         deferred = Deferred(self, work)
         self.waiting.append(deferred)
-        while len(self.waiting) > self.lag:
+        while len(self.waiting) > self.lag and not self.busy:  # inside such work the loop around it goes on
             self.do_next()
         return deferred
 
+    def when_on_host(self, tensor: Tensor, work: Callable[[np.ndarray], Result]) -> Deferred[Result]:
+        """work(tensor as an array), as soon as that costs the device no time; in the order of the calls."""
+        array = to_host_async(tensor)
+        return self.put(lambda: work(array()))
+
     def flush(self, until: Deferred | None = None) -> None:
-        """Do what is left, or all up to one of them; who asks from inside such work sees what is done so far."""
+        """Do what is left, or all up to one of them; from inside such work it does nothing: order is kept."""
         while self.waiting and not self.busy and (until is None or until.work is not None):
             self.do_next()
 

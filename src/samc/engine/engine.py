@@ -8,22 +8,20 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TypeVar
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from samc.clock import Clock
 from samc.engine import cpu, plain
 from samc.engine.batch_norm import RunningStats
 from samc.engine.cpu import GradViews
 from samc.engine.cuda import Folding
-from samc.engine.deferred import Deferred, DeferredQueue, to_host_async
-from samc.engine.flat import Batch, descend, flat_gradient, trainable
+from samc.engine.deferred import DeferredQueue
+from samc.engine.flat import flat_gradient, trainable
 from samc.engine.graphs import Constants, CudaGraphCache
 from samc.engine.program import compile_program
-from samc.models.classifier import Classifier
-from samc.models.modes import in_mode
+from samc.models.classifier import Batch, Classifier, in_mode
 
 Result = TypeVar("Result")
 FAST = {"cpu": "a core per past task, gradients by hand", "cuda": "all past tasks in one recorded batch"}
@@ -43,6 +41,7 @@ class Engine:
         self.device = next(model.parameters()).device
         self.clock = Clock(self.device)
         self.deferred = DeferredQueue(lag=1 if self.device.type == "cuda" else 0)
+        self.when_on_host = self.deferred.when_on_host
         self.refresh()
 
     def refresh(self) -> None:
@@ -54,11 +53,11 @@ class Engine:
         self.graphs = CudaGraphCache(self.device, constants)
         self.program, self.why_plain = compile_program(self.model)
         norms = self.program.norms if self.program else ()
-        self.running_stats = RunningStats(norms, constants)
+        self.running_stats = RunningStats(norms, constants if self.device.type == "cuda" else None)
         self.folding: Folding | None = None
         if self.program and self.device.type == "cuda":
             self.folding = Folding(self.model, self.program, constants)
-        self.known: list[int] = []
+        self.known: list[tuple[int, ...]] = []
         self.parts: list[Batch] = []
         self.past: tuple[Tensor, ...] = ()
         self.space = torch.empty(0, self.length)
@@ -74,7 +73,7 @@ class Engine:
 
     def step(self, gradient: Float[Tensor, "p"], lr: float) -> None:
         """One step of plain SGD."""
-        descend(self.model, gradient, lr)
+        descend(self.parameters, gradient, lr)
 
     def gradient(
         self, batches: Sequence[Batch], weights: Sequence[float] | None = None
@@ -104,10 +103,11 @@ class Engine:
         precisions = (*[self.precision] * len(memories), "float32")
         if self.device.type == "cpu":
             return self.on_cpu(groups, sizes, precisions)
-        known = [self.model.heads.version, *(id(part.x) for group in memories for part in group)]
+        parts = [part for group in memories for part in group]
+        known = [(self.model.heads.version,), *((id(part.x), id(part.y), part.task) for part in parts)]
         if known != self.known:  # which stays the same for a whole task
-            self.parts = [part for group in memories for part in group]  # held, so that no other gets their id
-            self.known, self.past = known, self.joined(self.parts)
+            self.parts = parts  # held, so that no other gets their id
+            self.known, self.past = known, self.joined(parts)
         folded = self.folding is not None and not self.single_value(sizes)
         function = partial(self.together, self.folded if folded else self.one_by_one, sizes, precisions)
         rows, losses = self.graphs(("many", sizes), function, *self.past, *self.joined([batch]))
@@ -123,10 +123,9 @@ class Engine:
         rows = self.space[: len(groups)]
         self.model.train()
         if self.program is None or self.single_value(sizes):
-            for row, group, precision in zip(rows, groups, precisions, strict=True):
+            for views, group, precision in zip(self.views, groups, precisions, strict=False):
                 with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-                    grad, loss = plain.gradient(self.model, group)
-                row.copy_(grad)
+                    loss = plain.gradient_into(views, self.model, group)
             return rows, loss
         losses, moments = cpu.gradients(self.model, self.program, groups, self.views[: len(groups)], precisions)
         self.running_stats.update(sizes, moments)
@@ -194,6 +193,8 @@ class Engine:
         What it returns is overwritten by the next call. What else it reads must stay where it is; the heads' classes
         are looked after here.
         """
+        if self.device.type == "cpu":
+            return function(*tensors, **fixed)
         shapes = tuple(tensor.shape for tensor in tensors)
         key = (function.__qualname__, shapes, tuple(fixed.items()), self.model.heads.version)
         return self.graphs(key, partial(function, **fixed), *tensors)
@@ -209,7 +210,10 @@ class Engine:
         self.model.train()
         return flat_gradient(self.model, loss(*tensors, **fixed))
 
-    def when_on_host(self, tensor: Tensor, work: Callable[[np.ndarray], Result]) -> Deferred[Result]:
-        """work(tensor as an array), as soon as that costs the device no time; in the order of the calls."""
-        array = to_host_async(tensor)
-        return self.deferred.put(lambda: work(array()))
+
+@torch.no_grad()
+def descend(parameters: list[nn.Parameter], gradient: Float[Tensor, "p"], lr: float) -> None:
+    """One step of plain SGD along a flat gradient of these parameters."""
+    parts = gradient.split([parameter.numel() for parameter in parameters])
+    grads = [part.view_as(parameter) for part, parameter in zip(parts, parameters, strict=True)]
+    torch._foreach_sub_(list[Tensor](parameters), grads, alpha=lr)

@@ -1,24 +1,23 @@
-"""Batches, and a network's gradients and parameters as flat vectors; frozen parameters are no part of them."""
+"""A network's gradients and parameters as flat vectors; frozen parameters are no part of them."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from torch import Tensor, nn
-
-
-class Batch(NamedTuple):
-    """Images in [0, 1], labels of the stream, and the one task they all belong to."""
-
-    x: Float[Tensor, "b c h w"]
-    y: Int64[Tensor, "b"]
-    task: int
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:
     """The parameters that learn, in the order of every flat vector."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def gradients_into(views: Mapping[Tensor, Tensor], model: nn.Module, loss: Float[Tensor, ""]) -> Float[Tensor, ""]:
+    """The gradient of any loss, each parameter's written into its view; the loss detached."""
+    parameters = trainable(model)
+    grads = torch.autograd.grad(loss, parameters, materialize_grads=True)
+    torch._foreach_copy_([views[parameter] for parameter in parameters], list(grads))
+    return loss.detach()
 
 
 def flat_gradient(model: nn.Module, loss: Float[Tensor, ""]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
@@ -31,15 +30,6 @@ def flat_gradient(model: nn.Module, loss: Float[Tensor, ""]) -> tuple[Float[Tens
 def flat_parameters(model: nn.Module) -> Float[Tensor, "p"]:
     """A copy of all parameters as one vector, in the order of the gradients."""
     return torch.cat([parameter.flatten() for parameter in trainable(model)])
-
-
-@torch.no_grad()
-def descend(model: nn.Module, gradient: Float[Tensor, "p"], lr: float) -> None:
-    """One step of plain SGD along a flat gradient."""
-    parameters: list[Tensor] = list(trainable(model))
-    parts = gradient.split([parameter.numel() for parameter in parameters])
-    grads = [part.view_as(parameter) for part, parameter in zip(parts, parameters, strict=True)]
-    torch._foreach_sub_(parameters, grads, alpha=lr)
 
 
 def padded(vector: Float[Tensor, "p"], sizes: Sequence[int], model: nn.Module) -> Float[Tensor, "q"]:

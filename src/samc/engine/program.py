@@ -15,7 +15,9 @@ from samc.models.resnet import BatchNorm, Block, ReducedResNet18
 
 IMAGES = 0
 # the number of the value that goes in; the result of operation i is number i + 1
-KNOWN = (ReducedResNet18, Block, nn.Sequential, nn.Conv2d, BatchNorm, nn.BatchNorm2d)
+TRACEABLE = (ReducedResNet18, Block)
+# whose forward pass takes a Tracer
+KNOWN = (*TRACEABLE, nn.Sequential, nn.Conv2d, BatchNorm, nn.BatchNorm2d)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -40,14 +42,8 @@ class Program(NamedTuple):
 
     operations: tuple[Conv | Norm, ...]
     last_use: tuple[tuple[int, ...], ...]
-
-    @property
-    def convs(self) -> list[nn.Conv2d]:
-        return [operation.layer for operation in self.operations if isinstance(operation, Conv)]
-
-    @property
-    def norms(self) -> list[nn.BatchNorm2d]:
-        return [operation.layer for operation in self.operations if isinstance(operation, Norm)]
+    convs: list[nn.Conv2d]
+    norms: list[nn.BatchNorm2d]
 
 
 class Value(NamedTuple):
@@ -90,17 +86,18 @@ def compile_program(model: Classifier) -> tuple[Program | None, str]:
     last_use = tuple(
         tuple(value for value, user in last.items() if user == number) for number in range(len(operations))
     )
-    return Program(operations, last_use), ""
+    convs = [operation.layer for operation in operations if isinstance(operation, Conv)]
+    norms = [operation.layer for operation in operations if isinstance(operation, Norm)]
+    return Program(operations, last_use, convs, norms), ""
 
 
 def strange_things(model: Classifier) -> Iterator[str]:
-    if type(model.heads) is not Heads:
-        yield f"its heads are {type(model.heads).__name__}"
+    yield from strange_ends(model)
     for name, module in model.backbone.named_modules(remove_duplicate=False):
         where = name or "it"
-        if type(module) not in KNOWN:
-            yield f"{where} is {type(module).__name__}" if name else f"it is {type(module).__name__}"
-        elif "forward" in vars(module) or any(getattr(module, hooks) for hooks in HOOKS):
+        if type(module) not in (KNOWN if name else TRACEABLE):
+            yield f"{where} is {type(module).__name__}"
+        elif is_altered(module):
             yield f"{where} has a hook or a forward of its own"
         elif (isinstance(module, nn.Conv2d) and (reason := strange_conv(module))) or (
             isinstance(module, nn.BatchNorm2d) and (reason := strange_norm(module))
@@ -111,6 +108,23 @@ def strange_things(model: Classifier) -> Iterator[str]:
             yield f"{name} is frozen"
         elif parameter.dtype.itemsize != 4:
             yield f"{name} is {parameter.dtype}"
+
+
+def strange_ends(model: Classifier) -> Iterator[str]:
+    """What is not as the fast ways have it around the backbone: the classifier itself, and its heads."""
+    if type(model) is not Classifier:
+        yield f"the classifier is {type(model).__name__}"
+    if type(model.heads) is not Heads:
+        yield f"its heads are {type(model.heads).__name__}"
+    elif type(model.heads.linear) is not nn.Linear:
+        yield f"its heads are made of {type(model.heads.linear).__name__}"
+    elif any(map(is_altered, (model, model.heads, model.heads.linear))):
+        yield "the classifier has a hook or a forward of its own"
+
+
+def is_altered(module: nn.Module) -> bool:
+    """Whether calling it does something else than its class says."""
+    return "forward" in vars(module) or any(getattr(module, hooks) for hooks in HOOKS)
 
 
 def strange_conv(layer: nn.Conv2d) -> str:
@@ -143,6 +157,10 @@ def gaps(model: Classifier, operations: tuple[Conv | Norm, ...]) -> Iterator[str
     parameters = list(model.named_parameters(remove_duplicate=False))
     if len({id(parameter) for _, parameter in parameters}) != len(parameters):
         yield "two of its layers share a parameter"
+    known = {id(parameter) for layer in (*layers, model.heads.linear) for parameter in layer.parameters()}
+    for name, parameter in parameters:
+        if id(parameter) not in known:
+            yield f"{name} is in no layer"
     norms = [operation.layer for operation in operations if isinstance(operation, Norm)]
     if len({(norm.momentum, norm.eps) for norm in norms}) > 1:
         yield "its batch norms differ in momentum or eps"

@@ -11,9 +11,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from samc.engine import Batch, descend, flat_parameters, gradient
+from samc.engine import Batch, descend, flat_parameters, gradient, trainable
 from samc.models import Classifier
-from samc.models.modes import in_mode
+from samc.models.classifier import in_mode
 from samc.similarity import psnr, squared_error, ssim
 
 SHORT_STEP = 0.01
@@ -93,7 +93,7 @@ def examine_step(
     # the step is read off the parameters, so that it is the applied one whatever rule made it
     applied = (flat_parameters(before).double() - flat_parameters(after).double()) / lr
     short = copy.deepcopy(before)
-    descend(short, applied.float(), SHORT_STEP * lr)
+    descend(trainable(short), applied.float(), SHORT_STEP * lr)
     g = gradient(before, [batch])[0].double()
     claims = []
     for memory in completed:

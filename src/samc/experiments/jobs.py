@@ -22,7 +22,7 @@ from samc.streams import open_stream
 
 @dataclass(frozen=True)
 class Job:
-    """One run. `keep_memory` and `pictures` ask for files beside the record, `diagnose` for more in it."""
+    """One run. `keep_memory` and `pictures` ask for files next to the record, `diagnose` for more in it."""
 
     config: RunConfig
     keep_memory: bool = False
@@ -57,10 +57,11 @@ def defaults_of(config: RunConfig) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job leaves: its record, and the files that were asked for, by name."""
+    """What a job leaves: its record, the files that were asked for, by name, and what its user should know of it."""
 
     record: RunRecord
     files: dict[str, bytes] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 OnProgress = Callable[[Job, dict[str, Any]], None]
@@ -69,7 +70,7 @@ OnProgress = Callable[[Job, dict[str, Any]], None]
 
 @runtime_checkable
 class Executor(Protocol):
-    """Where jobs are learnt. A job is asked for only when there is room for it, and each comes back once."""
+    """Where jobs are learnt. A job is taken only when it can start, and each comes back once."""
 
     def run(self, jobs: Iterable[Job], on_progress: OnProgress | None) -> Iterator[tuple[Job, Outcome | Exception]]: ...
 
@@ -107,7 +108,8 @@ def learn(job: Job, data_dir: Path | None, device: torch.device, watchers: Seque
         with tempfile.TemporaryDirectory() as folder:
             learner.memory.save(Path(folder) / MEMORY)  # type: ignore[attr-defined]
             files[MEMORY] = (Path(folder) / MEMORY).read_bytes()
-    return Outcome(record, files)
+    notes = () if learner.engine.program else (f"network: {learner.engine.way}",)
+    return Outcome(record, files, notes)
 
 
 def has_memory(config: RunConfig) -> bool:

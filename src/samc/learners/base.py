@@ -5,29 +5,25 @@ import inspect
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, SupportsIndex, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-import numpy as np
 import torch
-from jaxtyping import Float, Int64, UInt8
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from samc.config import Settings, described_settings, named_preset, setting, setting_fields, signature
-from samc.engine import Batch, Engine
-from samc.errors import ConfigError, DataError
+from samc.engine import Engine
+from samc.errors import ConfigError
+from samc.learners.inputs import Images, Inputs, Labels, TaskId
 from samc.memory import Selection
 from samc.models import Classifier, Heads, probe
 from samc.models.backbones import build_backbone
-from samc.models.modes import in_mode
+from samc.models.classifier import in_mode
 from samc.models.start import seeded
 from samc.streams.base import Task
+from samc.streams.pixels import Normalisation
 
-Images = Tensor | np.ndarray
-Labels = Tensor | np.ndarray | Sequence[int]
-TaskId = SupportsIndex
 EVALUATION_BATCH = 512
-SLACK = 1e-3
-# by which normalised images may leave [0, 1] when they are turned back: they were rounded on the way
 
 
 @dataclass(frozen=True)
@@ -75,14 +71,14 @@ class NetworkSettings(Settings):
     )
 
 
-class NetworkLearner:
+class NetworkLearner(Inputs):
     """A network with one head per task, learnt by plain SGD. A method adds its `Settings`, `setup` and `observe`.
 
     num_classes    how many classes the stream has; left out, heads grow as classes arrive
     image_shape    channels, height and width
     model          any nn.Module that turns images into a map (b, d, i, j), tokens (b, n, d) or a vector (b, d)
     task_classes   the classes of each task, where they are known; else heads grow by the labels that tasks show
-    mean, std      per channel: float images come normalised so, and the network sees them so
+    mean, std      a number, or one per channel: float images come normalised so, and the network sees them so
     preset         named values under those that are given: paper, or paper:split-cifar10
     """
 
@@ -91,8 +87,7 @@ class NetworkLearner:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        leading = list(inspect.signature(NetworkLearner.__init__).parameters.values())[1:-1]
-        cls.__signature__ = signature(cls.Settings, leading)  # type: ignore[attr-defined]
+        cls.__signature__ = signature(cls.Settings, LEADING[1:])  # type: ignore[attr-defined]
         cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nSettings:\n{described_settings(cls.Settings)}"
 
     def __init__(
@@ -102,30 +97,33 @@ class NetworkLearner:
         *,
         model: nn.Module | None = None,
         task_classes: Sequence[Sequence[int]] = (),
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
+        mean: Any = None,
+        std: Any = None,
         preset: str | None = None,
         seed: int = 0,
         device: str | torch.device = "cpu",
         **settings: Any,
     ):
         method = type(self).__name__.lower()
-        values = named_preset(preset, method) if preset else {}
+        values = {} if preset is None else named_preset(preset, method)
         known = {name: value for name, value in values.items() if name in self.Settings.names()}
         self.settings: Any = self.Settings.made(settings, method, known)
         if image_shape is None or len(image_shape) != 3 or min(image_shape) < 1:
             raise ConfigError(f"image_shape is (channels, height, width), such as (3, 32, 32); got {image_shape}")
+        if model is not None and self.settings.weights is not None:
+            raise ConfigError("weights go with a backbone by name; load them into your model before you pass it")
         if model is not None:
             self.settings = replace(self.settings, backbone=f"{type(model).__module__}:{type(model).__qualname__}")
         self.num_classes, self.seed = num_classes, seed
         self.image_shape: tuple[int, int, int] = (image_shape[0], image_shape[1], image_shape[2])
         self.device = torch.device(device)
         self.random = torch.Generator().manual_seed(seed)
-        self.mean, self.std = checked_normalisation(mean, std, image_shape[0])
+        self.normalisation = Normalisation.of(mean, std)
         self.model = self.built_classifier(model).to(self.device)
         self.engine = Engine(self.model, getattr(self.settings, "reference_precision", "float32"))
         self.clock = self.engine.clock
         self.current_task: int | None = None
+        self.begun = False
         self.declared: set[int] = set()
         self.setup()
         for task, classes in enumerate(task_classes):
@@ -138,11 +136,18 @@ class NetworkLearner:
                 backbone = build_backbone(self.settings.backbone, self.image_shape, weights=self.settings.weights)
             found = probe(backbone, self.image_shape)
             heads = self.heads(found.width, self.num_classes, self.seed)
-        normalisation = None if self.mean is None or self.std is None else (self.mean, self.std)
-        classifier = Classifier(backbone, heads, found, normalisation)
+        classifier = Classifier(backbone, heads, found, self.mean, self.std)
         if not found.channels_first:
             classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return classifier
+
+    @property
+    def mean(self) -> tuple[float, ...] | None:
+        return self.normalisation.mean if self.normalisation else None
+
+    @property
+    def std(self) -> tuple[float, ...] | None:
+        return self.normalisation.std if self.normalisation else None
 
     @property
     def backbone_name(self) -> str:
@@ -171,69 +176,15 @@ class NetworkLearner:
         self.begin(task.id)
 
     def begin(self, task: int) -> None:
-        """A new task begins; methods that replay prepare for it here."""
-        self.current_task = task
+        """A task begins, or goes on after its end or after a state was loaded; methods that replay prepare for it."""
+        self.current_task, self.begun = task, True
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         raise TypeError(f"{type(self).__name__} does not say how it learns: define observe")
 
     def end_task(self, task: Task) -> None:
-        """Nothing to do, unless a method says so."""
-
-    def as_batch(self, x: Images, y: Labels, task: TaskId) -> Batch:
-        """A batch as the network takes it, or the reason why it cannot be learnt from."""
-        number, images, y = operator.index(task), self.as_images(x), torch.as_tensor(y)
-        if y.shape != (len(images),) or y.is_floating_point():
-            found = f"{y.dtype} {tuple(y.shape)} for {len(images)} images"
-            raise DataError(f"labels are one whole number per image; got {found}")
-        known = self.model.heads.task_classes.get(number, ())
-        strange = set(y.tolist()) - set(known)
-        if strange and number in self.declared:
-            raise DataError(f"labels {sorted(strange)} are not among task {number}'s classes {list(known)}")
-        if strange:
-            self.assign(number, [*known, *strange])
-        if number != self.current_task:
-            self.begin(number)
-        return Batch(images, y.to(self.device, torch.int64), number)
-
-    def as_images(self, x: Images) -> Float[Tensor, "b c h w"]:
-        """Images on the device in [0, 1]: uint8 is divided by 255, normalised ones are turned back, others checked."""
-        x = self.in_order(x)
-        if x.dtype == torch.uint8:
-            return x.to(self.device).float() / 255
-        return self.in_range(x).to(self.device, torch.float32)
-
-    def as_bytes(self, x: Images) -> UInt8[np.ndarray, "b c h w"]:
-        """Images as the bytes that memory keeps: as they came, or rounded from [0, 1]."""
-        x = self.in_order(x)
-        x = x if x.dtype == torch.uint8 else (self.in_range(x) * 255).round().to(torch.uint8)
-        return x.cpu().numpy()
-
-    def in_order(self, x: Any) -> Tensor:
-        """A tensor of images of the right shape; arrays may have their channels last."""
-        if isinstance(x, np.ndarray):
-            x = torch.from_numpy(x)
-            channels, *size = self.image_shape
-            if tuple(x.shape[1:]) == (*size, channels) != self.image_shape:
-                x = x.permute(0, 3, 1, 2)
-        if not isinstance(x, Tensor) or x.ndim != 4 or tuple(x.shape[1:]) != self.image_shape or not len(x):
-            found = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
-            raise DataError(f"images are (batch, {', '.join(map(str, self.image_shape))}); got {found}")
-        return x
-
-    def in_range(self, x: Tensor) -> Tensor:
-        if not x.is_floating_point():
-            raise DataError(f"images are uint8 from 0 to 255 or floats from 0 to 1; got {x.dtype}")
-        if self.mean is not None:
-            mean, std = (torch.tensor(values, dtype=x.dtype, device=x.device) for values in (self.mean, self.std))
-            x = x * std[:, None, None] + mean[:, None, None]
-            x = torch.where((x > -SLACK) & (x < 1 + SLACK), x.clamp(0, 1), x)
-        if not bool(((x >= 0) & (x <= 1)).all()):  # NaN fails every comparison
-            kind = "NaN" if bool(x.isnan().any()) else f"{float(x.min()):.3g} to {float(x.max()):.3g}"
-            after = " after the normalisation was undone" if self.mean is not None else ""
-            remedy = "Clean the data, pass uint8, or say how they were normalised: mean= and std="
-            raise DataError(f"float images are from 0 to 1; got {kind}{after}. {remedy}")
-        return x
+        """Methods that learn something from a whole task do so here."""
+        self.begun = False
 
     @torch.no_grad()
     def predict(self, x: Images, task: TaskId) -> Int64[Tensor, "b"]:
@@ -297,7 +248,7 @@ class NetworkLearner:
             self.model.heads.grow(state["num_classes"])
         self.model.load_state_dict(state["model"])
         self.engine.refresh()  # what recordings point at may lie elsewhere now
-        self.current_task = state["task"]
+        self.current_task, self.begun = state["task"], False
         self.declared = set(state["declared"])
         self.random.set_state(state["random"])
         self.seed = state["seed"]
@@ -314,11 +265,6 @@ class NetworkLearner:
         return f"{type(self).__name__}({shape}, {', '.join([*changed, tasks, kept])})"
 
 
-def checked_normalisation(
-    mean: Sequence[float] | None, std: Sequence[float] | None, channels: int
-) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
-    if mean is None and std is None:
-        return None, None
-    if mean is None or std is None or len(mean) != channels or len(std) != channels or min(std) <= 0:
-        raise ConfigError(f"mean and std come together, {channels} numbers each, std above 0; got {mean} and {std}")
-    return tuple(map(float, mean)), tuple(map(float, std))
+LEADING = tuple(inspect.signature(NetworkLearner.__init__).parameters.values())[:-1]
+# what every constructor takes before its method's settings; these stand in its signature instead of **settings
+NetworkLearner.__init__.__signature__ = signature(NetworkSettings, LEADING)  # type: ignore[attr-defined]

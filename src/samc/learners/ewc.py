@@ -10,9 +10,10 @@ from torch.func import functional_call, jacrev, vmap
 
 from samc.config import setting
 from samc.engine import flat_parameters, padded, trainable
-from samc.learners.base import Images, Labels, NetworkLearner, NetworkSettings, StepStats, TaskId
+from samc.learners.base import NetworkLearner, NetworkSettings, StepStats
+from samc.learners.inputs import Images, Labels, TaskId
 from samc.models import Classifier
-from samc.models.modes import in_mode
+from samc.models.classifier import in_mode
 from samc.streams.base import Task
 
 GRADIENTS = 32

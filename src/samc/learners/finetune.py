@@ -1,6 +1,7 @@
 """Finetune: plain SGD on whatever comes, with nothing kept. The floor that every other method must beat."""
 
-from samc.learners.base import Images, Labels, NetworkLearner, StepStats, TaskId
+from samc.learners.base import NetworkLearner, StepStats
+from samc.learners.inputs import Images, Labels, TaskId
 
 
 class Finetune(NetworkLearner):

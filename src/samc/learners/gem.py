@@ -1,11 +1,14 @@
 """GEM (Lopez-Paz and Ranzato 2017): whole images in memory, and a step that no past task's gradient objects to."""
 
+import math
 from dataclasses import dataclass
+from functools import partial
 
 from samc.config import setting
 from samc.engine import PRECISIONS
+from samc.errors import ConfigError
 from samc.learners.rehearsal import KeepingSettings, RehearsalLearner
-from samc.learners.rules import choose_rule
+from samc.learners.rules import RULES, Rule, agem, gem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,3 +37,21 @@ class GEM(RehearsalLearner):
     def setup(self) -> None:
         super().setup()
         self.rule = choose_rule("gem", self.settings)
+
+
+def choose_rule(name: str, settings: ConeSettings) -> Rule:
+    """A rule by its name, with the settings of GEM's cone where it has one; a mean constraint is A-GEM's."""
+    if name != "gem":
+        return RULES[name]
+    mean, most = parse_constraints(settings.constraints)
+    return agem if mean else partial(gem, margin=settings.memory_strength, most=most)
+
+
+def parse_constraints(text: str) -> tuple[bool, float]:
+    """Whether one mean gradient stands for all past tasks, and how many of them constrain a step."""
+    kind, _, number = text.partition(":")
+    if text in ("all", "mean"):
+        return text == "mean", math.inf
+    if kind == "sampled" and number.isdecimal() and int(number) > 0:
+        return False, float(number)
+    raise ConfigError(f"constraints are all, mean, or sampled:K with K from 1; got {text!r}")

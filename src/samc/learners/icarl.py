@@ -8,10 +8,11 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from samc.learners.base import EVALUATION_BATCH, Images, Labels, StepStats, TaskId
+from samc.learners.base import EVALUATION_BATCH, StepStats
 from samc.learners.distillation import DistillingLearner, DistillingSettings
+from samc.learners.inputs import Images, Labels, TaskId
 from samc.learners.rehearsal import MemorySettings, RehearsalLearner
-from samc.learners.rules import sample
+from samc.learners.sampling import sample
 from samc.streams.base import Task
 
 MOST_EXEMPLARS = 500

@@ -7,7 +7,8 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from samc.engine import Batch
-from samc.learners.base import Images, Labels, NetworkLearner, StepStats, TaskId
+from samc.learners.base import NetworkLearner, StepStats
+from samc.learners.inputs import Images, Labels, TaskId
 from samc.memory.codec import label_type
 
 

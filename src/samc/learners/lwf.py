@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from samc.config import setting
-from samc.learners.base import Images, Labels, StepStats, TaskId
+from samc.learners.base import StepStats
 from samc.learners.distillation import DistillingLearner, DistillingSettings
+from samc.learners.inputs import Images, Labels, TaskId
 
 
 @dataclass(frozen=True, kw_only=True)

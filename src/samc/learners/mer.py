@@ -7,10 +7,11 @@ from torch import Tensor
 
 from samc.config import setting
 from samc.engine import Batch, flat_parameters
-from samc.learners.base import Images, Labels, StepStats, TaskId
+from samc.learners.base import StepStats
 from samc.learners.er import ReservoirSettings
+from samc.learners.inputs import Images, Labels, TaskId
 from samc.learners.rehearsal import RehearsalLearner
-from samc.learners.rules import pick, sample
+from samc.learners.sampling import pick, sample
 
 GRID = "the paper's grid goes from 0.003 to 1"
 ONE = "the paper sets it to 1"

@@ -5,12 +5,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int64, UInt8
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from samc.config import Terms, setting
 from samc.engine import Batch
-from samc.learners.base import Images, Labels, NetworkLearner, NetworkSettings, StepStats, TaskId
+from samc.learners.base import NetworkLearner, NetworkSettings, StepStats
+from samc.learners.inputs import Images, Labels, TaskId, as_labels
 from samc.learners.rules import Rule
 from samc.memory import EpisodicMemory, budget_of, full_selection, parse_codec
 from samc.streams.base import Task
@@ -44,25 +45,17 @@ class ReplayLearner(NetworkLearner):
     """Uses images of past tasks in every step; a method says which (`recall`)."""
 
     def setup(self) -> None:
-        self.dense: list[Batch] | None = None
+        self.past: list[Batch] = []  # the memories of all other tasks, dense and on the device, while a task lasts
         self.working_set_bytes = 0
 
     def begin(self, task: int) -> None:
         super().begin(task)
-        self.dense = None
-        self.past  # noqa: B018  (recalled now, when the task begins)
+        self.past = self.recall()
+        self.working_set_bytes = sum(memory.x.nbytes + memory.y.nbytes for memory in self.past)
 
     def end_task(self, task: Task) -> None:
         super().end_task(task)
-        self.dense = None  # what completes memories may change now, and dense images need not lie about
-
-    @property
-    def past(self) -> list[Batch]:
-        """The memories of all other tasks, dense and on the device; made once per task."""
-        if self.dense is None:
-            self.dense = self.recall()
-            self.working_set_bytes = sum(memory.x.nbytes + memory.y.nbytes for memory in self.dense)
-        return self.dense
+        self.past = []  # what completes memories may change now, and dense images need not lie about
 
     def recall(self) -> list[Batch]:
         raise TypeError(f"{type(self).__name__} does not say what it replays: define recall")
@@ -76,7 +69,7 @@ class ReplayLearner(NetworkLearner):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self.working_set_bytes = state["working_set_bytes"]
-        self.dense = None  # made anew from what is kept, bit for bit the same
+        self.past = []  # recalled from what is kept when the task goes on, bit for bit the same
 
 
 class RehearsalLearner(ReplayLearner):
@@ -151,7 +144,3 @@ class RehearsalLearner(ReplayLearner):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.memory.load_state_dict(state["memory"])  # may draw; what follows sets the random state
         super().load_state_dict(state)
-
-
-def as_labels(y: Labels) -> Int64[np.ndarray, "b"]:
-    return torch.as_tensor(y).cpu().numpy().astype(np.int64)

@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from torch import Tensor
 
 from samc.engine import Batch, Engine
-from samc.errors import ConfigError
+from samc.learners.sampling import sample
 from samc.projection import project
 
 REFERENCE_IMAGES = 256
@@ -21,8 +20,9 @@ Rule = Callable[[Engine, Batch, list[Batch], torch.Generator], Gradient]
 
 def er(engine: Engine, batch: Batch, past: list[Batch], random: torch.Generator) -> Gradient:
     """ER (Chaudhry et al. 2019): of the mean loss over the batch and as many images of past tasks, drawn uniformly."""
+    replayed = sample(past, len(batch.y), random)
     with engine.clock("current gradient"):
-        return engine.gradient([batch, *sample(past, len(batch.y), random)])
+        return engine.gradient([batch, *replayed])
 
 
 def agem(engine: Engine, batch: Batch, past: list[Batch], random: torch.Generator) -> Gradient:
@@ -55,45 +55,3 @@ def gem(
 
 
 RULES: dict[str, Callable[..., Gradient]] = {"gem": gem, "agem": agem, "er": er}
-
-
-def choose_rule(name: str, settings: Any) -> Rule:
-    """A rule by its name, with the settings of GEM's cone where it has one; a mean constraint is A-GEM's."""
-    if name != "gem":
-        return RULES[name]
-    mean, most = parse_constraints(settings.constraints)
-    if mean:
-        return agem
-
-    def rule(engine: Engine, batch: Batch, past: list[Batch], random: torch.Generator) -> Gradient:
-        return gem(engine, batch, past, random, margin=settings.memory_strength, most=most)
-
-    return rule
-
-
-def parse_constraints(text: str) -> tuple[bool, float]:
-    """Whether one mean gradient stands for all past tasks, and how many of them constrain a step."""
-    kind, _, number = text.partition(":")
-    if text in ("all", "mean"):
-        return text == "mean", math.inf
-    if kind == "sampled" and number.isdecimal() and int(number) > 0:
-        return False, float(number)
-    raise ConfigError(f"constraints are all, mean, or sampled:K with K from 1; got {text!r}")
-
-
-def sample(batches: list[Batch], size: int, random: torch.Generator) -> list[Batch]:
-    """A uniform sample without replacement over all images, sorted by batch."""
-    count = sum(len(batch.y) for batch in batches)
-    return pick(batches, torch.randperm(count, generator=random)[:size]) if count else []
-
-
-def pick(batches: list[Batch], rows: Int64[Tensor, "n"]) -> list[Batch]:
-    """Some images of several batches, by their place in all of them together; batches without any are left out."""
-    rows, picked, first = rows.sort().values, [], 0
-    for batch in batches:
-        last = first + len(batch.y)
-        mine = (rows[(rows >= first) & (rows < last)] - first).to(batch.y.device)
-        if len(mine):
-            picked.append(Batch(batch.x[mine], batch.y[mine], batch.task))
-        first = last
-    return picked

@@ -12,14 +12,14 @@ from torch import Tensor
 
 from samc.completion import Completion, parse_completion, unchanged
 from samc.config import setting, with_default
-from samc.engine import Batch
-from samc.learners.base import Images, Labels, StepStats, TaskId
-from samc.learners.gem import ConeSettings
-from samc.learners.rehearsal import MemorySettings, RehearsalLearner, as_labels
-from samc.learners.rules import RULES, choose_rule
+from samc.learners.base import StepStats
+from samc.learners.gem import ConeSettings, choose_rule
+from samc.learners.inputs import Images, Labels, TaskId, as_labels
+from samc.learners.rehearsal import MemorySettings, RehearsalLearner
+from samc.learners.rules import RULES
 from samc.memory import Selection, select
 from samc.models import InpaintingAutoencoder
-from samc.saliency import as_bytes, saliency_map
+from samc.saliency import byte_maps
 from samc.streams.base import Task
 
 AUTOENCODER_BATCH = 10
@@ -67,6 +67,12 @@ class SAMC(RehearsalLearner):
     def setup(self) -> None:
         super().setup()
         self.rule = choose_rule(self.settings.replay, self.settings)
+        self.explained = {
+            "model": self.model,
+            "target": self.settings.saliency_target,
+            "mode": self.settings.saliency_mode,
+            "infer": self.engine.features,
+        }  # by Grad-CAM
         fill, learnt = parse_completion(self.settings.completion)
         if self.stored.codec.gist:
             fill = unchanged  # a gist is better than any guess: completion starts from it
@@ -87,34 +93,27 @@ class SAMC(RehearsalLearner):
             return self.completion(images, masks).contiguous(memory_format=torch.channels_last)
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
-        batch = self.as_batch(x, y, task)
+        batch, pixels, labels = self.as_batch(x, y, task), self.as_bytes(x), as_labels(y)
         g, loss = self.rule(self.engine, batch, self.past, self.random)  # line 8: θ ← OPT_θ(θ, B_t, M̃_{k<t}, α)
         self.engine.step(g, self.settings.lr)
-        maps = self.explain(batch)  # line 10: Grad-CAM(x, f_θ, y)
-        keep = partial(self.keep, self.as_bytes(x), as_labels(y), batch.task)  # lines 10 to 12, on the host
+        with self.clock("saliency"):  # line 10: Grad-CAM(x, f_θ, y)
+            (maps,) = self.engine.recorded(byte_maps, batch.x, batch.y, task=batch.task, **self.explained)
+        keep = partial(self.keep, pixels, labels, batch.task)  # lines 10 to 12, on the host
         return StepStats(loss, self.engine.when_on_host(maps, keep))
-
-    def explain(self, batch: Batch) -> UInt8[Tensor, "b i j"]:
-        with self.clock("saliency"):
-            return self.engine.recorded(self.maps, batch.x, batch.y, task=batch.task)[0]
-
-    def maps(self, x: Tensor, y: Tensor, *, task: int) -> tuple[UInt8[Tensor, "b i j"]]:
-        target, mode = self.settings.saliency_target, self.settings.saliency_mode
-        return (as_bytes(saliency_map(self.model, x, y, task, target, mode, self.engine.features)),)
 
     def keep(
         self, x: UInt8[np.ndarray, "b c h w"], y: np.ndarray, task: int, maps: UInt8[np.ndarray, "b i j"]
     ) -> Selection:
         with self.clock.on_host("encoding"):
             kept, bent = self.select(maps)  # line 10: x' ← 1{· > μ}
-            self.memory.add(task, x, kept, y)  # line 12: M_t ← M_t ∪ (COO(x'), y)
+            self.stored.add(task, x, kept, y)  # line 12: M_t ← M_t ∪ (COO(x'), y)
         self.bent_masks += int(bent.sum())
         return kept
 
     def select(self, maps: UInt8[np.ndarray, "b i j"]) -> tuple[Selection, Bool[np.ndarray, "b"]]:
         """The pixels to keep, and for which images the threshold had to give way."""
         _, height, width = self.image_shape
-        most, gist = self.memory.max_pixels, self.memory.codec.gist
+        most, gist = self.stored.max_pixels, self.stored.codec.gist
         return select(maps, self.settings.threshold, height, width, most, gist=gist)
 
     def end_task(self, task: Task) -> None:
@@ -125,9 +124,9 @@ class SAMC(RehearsalLearner):
         for some in rows.split(SALIENCY_BATCH) if steps else ():
             with self.clock("autoencoder"):
                 batch = self.as_batch(task.x[some], task.y[some], task.id)
-                kept, _ = self.select(self.maps(batch.x, batch.y, task=task.id)[0].cpu().numpy())
+                kept, _ = self.select(byte_maps(batch.x, batch.y, task=task.id, **self.explained)[0].cpu().numpy())
                 # as memory would give them back, a gist included
-                codec = self.memory.codec
+                codec = self.stored.codec
                 seen, masks = codec.decode(codec.encode(self.as_bytes(task.x[some]), kept))
                 coarse, _ = self.completion.coarse(seen, masks)
                 for pair in zip(coarse.split(AUTOENCODER_BATCH), batch.x.split(AUTOENCODER_BATCH), strict=True):

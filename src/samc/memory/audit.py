@@ -1,4 +1,4 @@
-"""The audit of a memory file: do its bytes add up, and can a pixel that was dropped be had from it after all.
+"""The audit of a memory file: do its bytes add up, and can a pixel that was dropped be recovered from it.
 
 It finds originals that were put into the file as they are, wherever that is, and a codec that keeps more than it says.
 It does not find what somebody has encrypted into numbers that any memory has; nothing could.
@@ -66,7 +66,7 @@ class Audit:
 
 
 def audit(path: Path, originals: UInt8[np.ndarray, "n c h w"] | None = None) -> Audit:
-    """Decode everything, add up the bytes and, given the originals, look for what was dropped."""
+    """Decode everything, add up the bytes and, given the originals, search for what was dropped."""
     if not path.is_file():
         raise DataError(f"{path} is not there; give the path of a memory's file, such as runs/first/memory.samc")
     size = path.stat().st_size

@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from samc.config import Terms, check_setting
 from samc.errors import ConfigError
 from samc.memory.codec import Shape, label_type
 
@@ -19,10 +20,6 @@ class Budget:
 
     total: int
     per_task: bool = True
-
-    def share(self, tasks: int) -> int:
-        """What each task may hold when there are so many."""
-        return self.total if self.per_task else self.total // max(1, tasks)
 
     def __repr__(self) -> str:
         return f"Budget({self})"
@@ -45,8 +42,7 @@ def budget_of(
     image_bytes = raw_image_bytes(image_shape, num_classes, accounting)
     if memory_bytes is not None:
         return parse_budget(memory_bytes)
-    if buffer_size < 1:
-        raise ConfigError(f"buffer-size is at least 1 image per task, got {buffer_size}; the paper uses 10")
+    check_setting(Terms, "buffer_size", buffer_size)
     return Budget(buffer_size * image_bytes)
 
 
@@ -60,7 +56,6 @@ def parse_budget(text: str) -> Budget:
 
 def raw_image_bytes(image_shape: Shape, num_classes: int | None, accounting: Accounting) -> int:
     """What `buffer_size` counts: one raw image, with its label where every byte counts."""
-    if accounting not in ("bytes", "values"):
-        raise ConfigError(f"accounting is bytes or values, got {accounting!r}")
+    check_setting(Terms, "accounting", accounting)
     label_bytes = label_type(num_classes).itemsize if accounting == "bytes" else 0
     return int(np.prod(image_shape)) + label_bytes

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int64, UInt8
 
+from samc.config import Terms
 from samc.errors import ConfigError, DataError
 from samc.memory.budget import Accounting, Budget
 from samc.memory.codec import MAX_UNKNOWN_CLASSES, Codec, label_type, smallest_type
@@ -68,7 +69,7 @@ class EpisodicMemory:
         codec: Codec,
         num_classes: int | None,
         budget: Budget,
-        accounting: Accounting = "bytes",
+        accounting: Accounting = Terms.accounting,  # type: ignore[assignment]
         reservoir: torch.Generator | None = None,
     ):
         self.codec = codec
@@ -172,7 +173,8 @@ class EpisodicMemory:
     @property
     def budget_bytes(self) -> int:
         """What each task may hold now, in the accounting's bytes."""
-        return self.budget.share(len(self.by_task))
+        total = self.budget.total
+        return total if self.budget.per_task else total // max(1, len(self.by_task))
 
     @property
     def max_pixels(self) -> int:

@@ -1,21 +1,31 @@
 """A classifier: any network that turns images into features, and heads that turn features into logits per task."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from samc.errors import ConfigError
 from samc.models.backbones import describe_features
 from samc.models.heads import Heads
-from samc.models.modes import in_mode
 
 PATCH = 4
 # pixels per side of a cell, where a network has no map of its own and saliency is taken at the pixels
+Mode = Literal["eval", "train"]
 Kind = Literal["map", "tokens", "vector"]
 # "vector" also stands for tokens that lie on no grid: they too have no part of the image of their own
+
+
+class Batch(NamedTuple):
+    """Images in [0, 1], labels of the stream, and the one task they all belong to."""
+
+    x: Float[Tensor, "b c h w"]
+    y: Int64[Tensor, "b"]
+    task: int
 
 
 class Features(NamedTuple):
@@ -46,13 +56,14 @@ class Classifier(nn.Module):
         backbone: nn.Module,
         heads: Heads,
         found: Features,
-        normalisation: tuple[Sequence[float], Sequence[float]] | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
     ):
         super().__init__()
         self.backbone = backbone
         self.heads = heads
         self.found = found
-        for name, values in zip(("mean", "std"), normalisation or (None, None), strict=True):
+        for name, values in (("mean", mean), ("std", std)):
             tensor = None if values is None else torch.tensor(values, dtype=torch.float32)[:, None, None]
             self.register_buffer(name, tensor, persistent=False)
 
@@ -74,8 +85,35 @@ class Classifier(nn.Module):
         """Of the task's classes, in ascending order of class."""
         return self.heads(self.pooled(features), task)
 
+    def loss(
+        self, features: Float[Tensor, "b ..."], batches: Sequence[Batch], weights: Sequence[float] | None = None
+    ) -> Float[Tensor, ""]:
+        """The mean cross-entropy of all batches' images, each against its own task's classes, from their features.
+
+        `weights`, one per batch, scale the losses of its images before the mean is taken.
+        """
+        losses, count = [], 0
+        for number, batch in enumerate(batches):
+            logits = self.logits(features[count : count + len(batch.y)], batch.task)
+            loss = F.cross_entropy(logits, self.heads.positions(batch.y, batch.task), reduction="sum")
+            losses.append(loss if weights is None else weights[number] * loss)
+            count += len(batch.y)
+        return torch.stack(losses).sum() / count
+
     def forward(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
         return self.logits(self.features(x), task)
+
+
+@contextmanager
+def in_mode(model: nn.Module, mode: Mode) -> Iterator[None]:
+    """Train or eval mode, borrowed for a block of code: every module's own mode comes back after it."""
+    before = [(module, module.training) for module in model.modules()]
+    model.train(mode == "train")
+    try:
+        yield
+    finally:
+        for module, training in before:
+            module.training = training
 
 
 @torch.no_grad()

@@ -8,8 +8,7 @@ from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 from torch.nn import functional as F
 
-from samc.models.classifier import Classifier
-from samc.models.modes import Mode, in_mode
+from samc.models.classifier import Classifier, Mode, in_mode
 
 Target = Literal["label", "predicted"]
 
@@ -30,11 +29,14 @@ def saliency_map(
     may be a faster way to its features. In train mode (the authors' code) it sees the batch as it does when it learns,
     and its running statistics move.
     """
+    if infer is not None and mode == "eval" and model.found.kind != "vector":
+        with torch.no_grad():
+            return grad_cam(model, infer(x), y, task, target)
     with in_mode(model, mode):
         if model.found.kind == "vector":
             return pixel_gradient(model, x, y, task, target)
         with torch.no_grad():
-            features = (infer if infer and mode == "eval" else model.features)(x)
+            features = model.features(x)
         return grad_cam(model, features, y, task, target)
 
 
@@ -76,6 +78,20 @@ def on_grid(model: Classifier, features: Float[Tensor, "b ..."]) -> Float[Tensor
     if features.ndim == 4:
         return features
     return features[:, model.found.prefix :].mT.unflatten(2, model.found.grid)
+
+
+def byte_maps(
+    x: Float[Tensor, "b c h w"],
+    y: Int64[Tensor, "b"],
+    *,
+    model: Classifier,
+    task: int,
+    target: Target,
+    mode: Mode,
+    infer: Callable[[Tensor], Tensor] | None,
+) -> tuple[UInt8[Tensor, "b i j"]]:
+    """The maps of a batch as memory takes them, in a form that the engine can record."""
+    return (as_bytes(saliency_map(model, x, y, task, target, mode, infer)),)
 
 
 def as_bytes(maps: Float[Tensor, "b i j"]) -> UInt8[Tensor, "b i j"]:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from samc.config import RunConfig, check_setting
 from samc.errors import ConfigError, DataError
 from samc.streams.pixels import by_sides
 from samc.streams.task import ArrayTask, Task, generator
@@ -70,9 +71,9 @@ def split(
     *,
     n_tasks: int | None = None,
     classes_per_task: int | None = None,
-    class_order: Sequence[int] | str = "natural",
+    class_order: Sequence[int] | str = RunConfig.class_order,
     samples_per_task: int | None = None,
-    tested_on: str = "test",
+    tested_on: str = RunConfig.tested_on,
     seed: int = 0,
 ) -> Stream:
     """Cut a data set into tasks.
@@ -83,12 +84,12 @@ def split(
     tested_on="held-out" puts a tenth of the training images in the place of the test images, to choose settings on.
     """
     check(dataset)
+    check_setting(RunConfig, "tested_on", tested_on)
+    check_setting(RunConfig, "samples_per_task", samples_per_task)
     if tested_on == "held-out":
         dataset = with_held_out_test(dataset)
     order = ordered_classes(class_order, len(dataset.class_names), seed)
     groups = grouped(order, n_tasks, classes_per_task, dataset.name)
-    if samples_per_task is not None and samples_per_task < 1:
-        raise ConfigError(f"samples-per-task is at least 1, got {samples_per_task}; leave it out to use every image")
     tasks = []
     for task_id, classes in enumerate(groups):
         train_rows = np.flatnonzero(np.isin(dataset.y, classes))

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from samc.errors import ConfigError, DataError
+from samc.config import RunConfig, check_setting
+from samc.errors import DataError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".ppm")
 
@@ -96,8 +97,7 @@ def read_image(path: Path, image_size: int | None) -> UInt8[np.ndarray, "h w 3"]
 
 def resized(image: Image.Image, image_size: int) -> Image.Image:
     """The image at image_size x image_size, bilinear; untouched where it has that size."""
-    if image_size < 1:
-        raise ConfigError(f"image-size is at least 1, got {image_size}")
+    check_setting(RunConfig, "image_size", image_size)
     return image.resize((image_size, image_size), Image.Resampling.BILINEAR)
 
 

@@ -1,6 +1,6 @@
 """A task whose batches come from a DataLoader: what it learns from is never held in memory as a whole.
 
-The loader's own order, batch size and transforms are kept, epoch after epoch. Three things look at a loader besides
+The loader's own order, batch size and transforms are kept, epoch after epoch. Three things read a loader besides
 learning: one pass over the training loader finds the classes (unless they are given), one over the test loader collects
 the test images as bytes, and where a method asks for a task's images (`x`, `y`), one more collects them as bytes.
 None of these passes changes what the loader gives afterwards: the random generators that it draws from are put back.

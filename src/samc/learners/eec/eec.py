@@ -12,15 +12,17 @@ from torch import nn
 from samc.config import Terms, setting
 from samc.engine import Batch
 from samc.errors import ConfigError
-from samc.learners.base import EVALUATION_BATCH, Images, Labels, NetworkSettings, StepStats, TaskId
+from samc.learners.base import EVALUATION_BATCH, NetworkSettings, StepStats
 from samc.learners.eec.encoder import Adam, learn_to_encode
 from samc.learners.eec.episodes import Episodes, check_room, keep
+from samc.learners.inputs import Images, Labels, TaskId
 from samc.learners.rehearsal import ReplayLearner
-from samc.learners.rules import Gradient, sample
+from samc.learners.rules import Gradient
+from samc.learners.sampling import sample
 from samc.memory import budget_of
 from samc.models import InpaintingAutoencoder
 from samc.models.autoencoder import WIDTHS, code_grid, decode
-from samc.models.modes import in_mode
+from samc.models.classifier import in_mode
 from samc.streams.base import Task, generator
 
 PSEUDO_IMAGES, ENCODER_BATCH = 100, 10

@@ -7,24 +7,26 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 from torch.nn import functional as F
 
+from samc.engine import PRECISIONS, Batch, Engine, descend, gradient, trainable
+from samc.engine.cpu import do_aside, in_parallel
+from samc.engine.cuda import CHUNK_PIXELS, Folding, chunks
+from samc.engine.graphs import MOST_CONSTANTS, Constants, CudaGraphCache
 from samc.errors import ConfigError
-from samc.gradients import Batch, Engine, descend, gradient
-from samc.gradients.cores import HELP, in_parallel
-from samc.gradients.engine import CHUNK_PIXELS, chunks
-from samc.gradients.graph import MOST_CONSTANTS, Constants, Recorder
 from samc.learners.gem import GEM
 from samc.learners.samc import SAMC
-from samc.models import ReducedResNet18
+from samc.memory import full_selection
+from samc.models import Classifier, EnergyHeads, Heads, probe
 from samc.projection import project
-from toys import Replaying, needs_triton
+from toys import Replaying, needs_triton, reduced
 
 
-def model():
-    net = ReducedResNet18(6, seed=3)
+def model(side=10):
+    net = reduced(6, side=side, seed=3)
     for task, classes in enumerate(((0, 1), (2, 3), (4, 5))):
-        net.assign(task, classes)
+        net.heads.assign(task, classes)
     return net
 
 
@@ -36,7 +38,7 @@ def batch(task, count, seed, side=10):
 def by_backward(net, x, y, columns):
     """Mean cross-entropy where each row sees its own two columns of the full output."""
     net = copy.deepcopy(net).train()
-    logits = net.linear(net.features(x).mean((2, 3)))
+    logits = net.heads.linear(net.features(x).mean((2, 3)))
     mask = torch.full_like(logits, -torch.inf)
     for row, first in enumerate(columns):
         mask[row, first : first + 2] = 0
@@ -102,24 +104,22 @@ def test_after_fifty_steps_with_five_past_tasks_parameters_are_those_of_the_loop
     shape, classes = (3, 12, 12), [(2 * t, 2 * t + 1) for t in range(6)]
     ours = GEM(12, shape, task_classes=classes, lr=0.05)
     for task in range(5):
-        ours.store.add(task, *remembered(task, shape))
+        ours.memory.add(task, *remembered(task, shape))
     theirs = copy.deepcopy(ours.model)
     for step in range(50):
         random = torch.Generator().manual_seed(step)
         x, y = torch.randint(0, 256, (10, *shape), generator=random, dtype=torch.uint8), torch.arange(10) % 2 + 10
         ours.observe(x, y, 5)
-        rows = by_loop(theirs, [*([memory] for memory in ours.past()), [Batch(x.float() / 255, y, 5)]])
-        descend(theirs, project(rows[-1], rows[:-1], 0.5), 0.05)
+        rows = by_loop(theirs, [*([memory] for memory in ours.past), [Batch(x.float() / 255, y, 5)]])
+        descend(trainable(theirs), project(rows[-1], rows[:-1], 0.5), 0.05)
     found, expected = (torch.cat([p.detach().flatten() for p in net.parameters()]) for net in (ours.model, theirs))
     assert float((found - expected).norm() / expected.norm()) < 1e-3
 
 
 def remembered(task, shape):
-    from samc.memory import whole
-
     random = torch.Generator().manual_seed(task + 500)
     x = torch.randint(0, 256, (10, *shape), generator=random, dtype=torch.uint8)
-    return x.numpy(), whole(10, *shape[1:]), (torch.arange(10) % 2 + 2 * task).numpy()
+    return x.numpy(), full_selection(10, *shape[1:]), (torch.arange(10) % 2 + 2 * task).numpy()
 
 
 def test_bfloat16_points_the_same_way_and_the_batch_stays_exact():
@@ -129,12 +129,12 @@ def test_bfloat16_points_the_same_way_and_the_batch_stays_exact():
     assert torch.equal(rough[-1], exact[-1])
     assert (F.cosine_similarity(rough[:-1], exact[:-1]) > 0.9).all()
     assert not torch.equal(rough[:-1], exact[:-1])
-    with pytest.raises(ConfigError, match="unknown reference precision 'fp8'"):
-        Engine(net, "fp8")
+    with pytest.raises(ConfigError, match="unknown reference-precision 'fp8'"):
+        GEM(4, (3, 12, 12), reference_precision="fp8")
 
 
-def test_a_single_value_a_channel_is_still_learnt_from():
-    net, memories, now = model(), [[batch(0, 1, 1, side=8)], [batch(1, 3, 2, side=8)]], batch(2, 1, 3, side=8)
+def test_a_single_value_per_channel_is_still_learnt_from():
+    net, memories, now = model(8), [[batch(0, 1, 1, side=8)], [batch(1, 3, 2, side=8)]], batch(2, 1, 3, side=8)
     after = copy.deepcopy(net)
     expected = by_loop(after, [*memories, [now]])
     torch.testing.assert_close(Engine(net).gradients(memories, now)[0], expected)
@@ -144,22 +144,27 @@ def test_a_single_value_a_channel_is_still_learnt_from():
 def narrow(monkeypatch):
     """A network of few channels and sums of few parts, since Triton's interpreter is slow; the way is the same."""
     monkeypatch.setattr("samc.models.resnet.WIDTHS", (4, 8, 8, 12))
-    monkeypatch.setattr("samc.gradients.normalisation.SPLITS", 2)
+    monkeypatch.setattr("samc.engine.kernels.batch_norm.SPLITS", 2)
+
+
+def folding_engine():
+    """The engine as it is on a GPU, but for the graphs; kernels run in Triton's interpreter."""
+    net = model(13).to(memory_format=torch.channels_last)
+    engine = Engine(net)
+    engine.folding = Folding(net, engine.program, engine.graphs.constants)
+    return engine
 
 
 @needs_triton
 def test_a_folded_batch_has_the_rows_of_a_plain_loop(narrow):
     """The kernels that a GPU runs, in Triton's interpreter: an odd size, groups of different sizes."""
-    from samc.gradients.fold import Folding
-
-    net = model().to(memory_format=torch.channels_last)
+    engine = folding_engine()
+    net = engine.model
     groups = [[batch(0, 4, 1, 13)], [batch(1, 2, 2, 13)], [batch(0, 1, 7, 13), batch(2, 2, 3, 13)]]
     after = copy.deepcopy(net)
     expected = by_loop(after, groups)
-    engine = Engine(net)
-    engine.folding = Folding(net, Constants())
     parts = [part for group in groups for part in group]
-    rows, losses = engine.folded((4, 2, 3), 0, *engine.joined(parts))
+    rows, losses = engine.folded((4, 2, 3), ("float32",) * 3, *engine.joined(parts))
     assert largest_gap(rows, expected) < 1e-4
     torch.testing.assert_close(losses, torch.stack([gradient(copy.deepcopy(net), group)[1] for group in groups]))
     for a, b in zip(net.buffers(), after.buffers(), strict=True):
@@ -167,30 +172,27 @@ def test_a_folded_batch_has_the_rows_of_a_plain_loop(narrow):
 
 
 @needs_triton
-def test_looking_sees_what_the_network_in_eval_mode_sees(narrow):
+def test_inference_sees_what_the_network_in_eval_mode_sees(narrow):
     """Convolution, batch norm, shortcut and ReLU in one kernel, on running statistics that have moved."""
-    from samc.gradients.fold import Folding, Steady
-
-    net = model().to(memory_format=torch.channels_last)
+    engine = folding_engine()
+    net = engine.model
     gradient(net, [batch(0, 4, 1, 13)])
-    net.eval()
     x = batch(1, 3, 2, 13).x
     with torch.no_grad():
-        found = net.features(x, Steady(Folding(net, Constants()), x))
-        torch.testing.assert_close(found, net.features(x), atol=1e-5, rtol=1e-4)
+        found = engine.features(x)
+        torch.testing.assert_close(found, net.eval().features(x), atol=1e-5, rtol=1e-4)
 
 
 @needs_triton
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
-def test_every_kernel_that_is_started_was_compiled_beforehand(monkeypatch, narrow, precision):
+def test_every_kernel_that_is_launched_was_compiled_beforehand(monkeypatch, narrow, precision):
     """Else it would be compiled in the middle of learning, one at a time; sizes of batches are no matter."""
-    from samc.gradients import convolution, normalisation
-    from samc.gradients.fold import PRECISIONS, Folding, Steady
-    from samc.gradients.warmup import warm_up
+    from samc.engine.kernels import batch_norm, convolution
+    from samc.engine.kernels.warmup import warm_up
 
-    net = model().to(memory_format=torch.channels_last)
-    folding, x = Folding(net, Constants()), batch(0, 7, 1, 13).x
-    varying = {"pixels", "images", "splits", "area", "beside", "has_beside", "rectify", "epsilon"}
+    engine, x = folding_engine(), batch(0, 7, 1, 13).x
+    net, folding = engine.model, engine.folding
+    varying = {"pixels", "images", "splits", "area", "residual", "has_residual", "relu", "epsilon"}
 
     def kernels(work):
         found = set()
@@ -204,29 +206,25 @@ def test_every_kernel_that_is_started_was_compiled_beforehand(monkeypatch, narro
             )
             found.add((kernel.__name__, fixed, tuple(options.items())))
 
-        monkeypatch.setattr(convolution, "start_kernel", note)
-        monkeypatch.setattr(normalisation, "start_kernel", note)
+        monkeypatch.setattr(convolution, "launch_kernel", note)
+        monkeypatch.setattr(batch_norm, "launch_kernel", note)
         work()
         return found
 
     def learn():
-        engine = Engine(net)
-        rows = torch.empty(2, engine.length)
-        folding(rows, (3, 4), precision, x, torch.zeros(7, dtype=torch.int64), torch.ones(7, net.num_classes) > 0)
+        rows, masks = torch.empty(2, engine.length), torch.ones(7, net.heads.num_classes) > 0
+        folding.fold(rows, (3, 4), precision, x, torch.zeros(7, dtype=torch.int64), masks)
 
-    def look():
-        net.features(x, Steady(folding, x))
-
-    learning, looks = kernels(learn), kernels(look)
+    learning, inference = kernels(learn), kernels(lambda: folding.infer(x))
     assert len(learning) > 20
-    assert len(looks) > 10
+    assert len(inference) > 10
     assert learning <= kernels(lambda: warm_up(folding, x.shape[1:], PRECISIONS[precision], torch.device("cpu")))
-    assert looks <= kernels(lambda: warm_up(folding, x.shape[1:], None, torch.device("cpu")))
+    assert inference <= kernels(lambda: warm_up(folding, x.shape[1:], None, torch.device("cpu")))
 
 
 @needs_triton
-def test_threads_that_only_compile_start_nothing():
-    from samc.gradients import starting
+def test_threads_that_only_compile_launch_nothing():
+    from samc.engine.kernels.launch import launch_kernel, only_compile
 
     class Kernel:
         def __init__(self):
@@ -236,28 +234,26 @@ def test_threads_that_only_compile_start_nothing():
             self.calls.append(("compiled", grid, arguments, options))
 
         def __getitem__(self, grid):
-            return lambda *arguments, **options: self.calls.append(("started", grid, arguments, options))
+            return lambda *arguments, **options: self.calls.append(("launched", grid, arguments, options))
 
     kernel = Kernel()
-    with ThreadPoolExecutor(1, initializer=starting.only_compile) as pool:
-        pool.submit(starting.start_kernel, kernel, (2,), 1, warps=4).result()
-    starting.start_kernel(kernel, (2,), 1, warps=4)
-    assert kernel.calls == [("compiled", (2,), (1,), {"warps": 4}), ("started", (2,), (1,), {"warps": 4})]
+    with ThreadPoolExecutor(1, initializer=only_compile) as pool:
+        pool.submit(launch_kernel, kernel, (2,), 1, warps=4).result()
+    launch_kernel(kernel, (2,), 1, warps=4)
+    assert kernel.calls == [("compiled", (2,), (1,), {"warps": 4}), ("launched", (2,), (1,), {"warps": 4})]
 
 
 @needs_triton
 def test_a_folded_batch_in_chunks(monkeypatch, narrow):
-    from samc.gradients import engine as module
-    from samc.gradients.fold import Folding
-
-    net, groups = model(), [[batch(t, 4, t)] for t in range(3)]
-    engine = Engine(net.to(memory_format=torch.channels_last))
-    engine.folding = Folding(net, Constants())
-    monkeypatch.setattr(module, "CHUNK_PIXELS", 4 * 100)
+    engine, groups = folding_engine(), [[batch(t, 4, t)] for t in range(3)]
+    monkeypatch.setattr("samc.engine.cuda.CHUNK_PIXELS", 4 * 100)
     joined = engine.joined([part for group in groups for part in group])
-    expected = by_loop(copy.deepcopy(net), groups)
-    rows, _ = engine.folded((4, 4, 4), 1, *joined)
+    after = copy.deepcopy(engine.model)
+    expected = by_loop(after, groups)
+    rows, _ = engine.folded((4, 4, 4), ("float32",) * 3, *joined)
     assert largest_gap(rows, expected) < 1e-4
+    for a, b in zip(engine.model.buffers(), after.buffers(), strict=True):
+        torch.testing.assert_close(a, b)
 
 
 @needs_triton
@@ -265,7 +261,7 @@ def test_a_folded_batch_in_chunks(monkeypatch, narrow):
     ("cin", "cout", "side", "stride"), [(20, 40, 3, 2), (40, 80, 1, 2), (80, 80, 3, 1), (3, 20, 3, 1)]
 )
 def test_convolutions_as_torch_has_them(cin, cout, side, stride):
-    from samc.gradients import convolution
+    from samc.engine.kernels import convolution
 
     random = torch.Generator().manual_seed(cin)
     x, weight = torch.randn(3, cin, 5, 5, generator=random), torch.randn(cout, cin, side, side, generator=random)
@@ -285,18 +281,25 @@ def test_convolutions_as_torch_has_them(cin, cout, side, stride):
         torch.testing.assert_close(row.view_as(weight), expected, **close)
 
 
-@given(st.lists(st.integers(1, 900), min_size=1, max_size=30), st.sampled_from(["float32", "bf16"]), st.integers(0, 1))
+@given(st.lists(st.tuples(st.integers(1, 900), st.sampled_from(["float32", "bf16"])), min_size=1, max_size=30))
 @settings(max_examples=200)
-def test_chunks_cover_all_groups_in_order_and_fit(sizes, precision, exact):
+def test_chunks_cover_all_groups_in_order_and_fit(groups):
     pixels = 128 * 128
-    found = list(chunks(tuple(sizes), pixels, precision, exact))
-    assert [number for part, _ in found for number in range(part.start, part.stop)] == list(range(len(sizes)))
-    for part, kind in found:
+    sizes, precisions = zip(*groups, strict=True)
+    found = list(chunks(sizes, pixels, precisions))
+    assert [number for part in found for number in range(part.start, part.stop)] == list(range(len(sizes)))
+    for part in found:
         inside = sizes[part]
         assert len(inside) == 1 or sum(inside) * pixels <= CHUNK_PIXELS
-        rough = range(len(sizes) - exact) if precision == "bf16" else ()
-        assert kind == ("bf16" if part.start in rough else "float32")
-        assert len({number in rough for number in range(part.start, part.stop)}) == 1
+        assert len(set(precisions[part])) == 1
+
+
+def test_chunks_are_as_few_as_memory_allows():
+    precisions = ("bf16", "bf16", "bf16", "float32")
+    assert list(chunks((3, 4, 5, 6), 1, precisions)) == [slice(0, 3), slice(3, 4)]
+    assert list(chunks((CHUNK_PIXELS, 1, CHUNK_PIXELS - 1, 1), 1, precisions)) == [
+        slice(0, 1), slice(1, 3), slice(3, 4),
+    ]  # fmt: skip
 
 
 def test_work_in_parallel_keeps_its_order_and_its_errors():
@@ -316,7 +319,7 @@ def test_work_in_parallel_keeps_its_order_and_its_errors():
 
 def test_side_work_is_done_before_the_results_are_there_and_keeps_its_errors():
     def job(number, work):
-        HELP.on(work)
+        do_aside(work)
         return number
 
     torch.set_num_threads(2)
@@ -350,62 +353,122 @@ def test_constants_are_made_once_and_the_younger_ones_stay():
 
 
 def test_without_a_gpu_nothing_is_recorded():
-    recorder = Recorder(torch.device("cpu"), Constants())
-    (found,) = recorder("twice", lambda x: (2 * x,), torch.ones(3))
+    graphs = CudaGraphCache(torch.device("cpu"), Constants())
+    (found,) = graphs("twice", lambda x: (2 * x,), torch.ones(3))
     assert found.tolist() == [2, 2, 2]
-    assert not recorder.recordings
+    assert not graphs.graphs
 
 
 def test_a_tensor_that_was_written_to_since_is_read_again():
-    recorder, x, y = Replaying(), torch.ones(2), torch.ones(2)
+    graphs, x, y = Replaying(), torch.ones(2), torch.ones(2)
     for number in range(6):
         x.fill_(number)
-        (found,) = recorder("sum", lambda a, b: (a + b,), x, y)
+        (found,) = graphs("sum", lambda a, b: (a + b,), x, y)
         assert found.tolist() == [number + 1] * 2
-    assert [tape.replays for tape in recorder.tapes] == [3]
+    assert [tape.replays for tape in graphs.tapes] == [3]
+
+
+def recording_engine(net):
+    """The engine as it takes the plain way on a GPU, but for the device."""
+    engine = Engine(net)
+    engine.device, engine.graphs = torch.device("cuda"), Replaying()
+    return engine
+
+
+def test_past_batches_are_joined_once_and_their_masks_follow_the_classes_of_their_tasks():
+    net, memories = model(), [[batch(0, 4, 1)], [batch(1, 3, 2)]]
+    after, engine = copy.deepcopy(net), recording_engine(net)
+
+    def rows_are_those_of_the_loop(seed):
+        now = batch(2, 4, seed)
+        expected = by_loop(after, [*memories, [now]])
+        rows, loss = engine.gradients(memories, now)
+        assert largest_gap(rows, expected) < 1e-5
+        torch.testing.assert_close(loss, gradient(copy.deepcopy(net), [now])[1])
+        return expected
+
+    before = rows_are_those_of_the_loop(0)
+    joined = engine.past
+    for seed in range(1, 6):
+        rows_are_those_of_the_loop(seed)
+    assert all(mine is theirs for mine, theirs in zip(engine.past, joined, strict=True))
+    assert [tape.replays for tape in engine.graphs.tapes] == [3]
+    for heads in (net.heads, after.heads):
+        heads.assign(0, (0, 1, 5))  # a class that came late to a past task
+    found = rows_are_those_of_the_loop(0)
+    assert largest_gap(found[:1], before[:1]) > 0.1
+    assert torch.equal(engine.past[2][0], torch.tensor([True, True, False, False, False, True]))
+    rows_are_those_of_the_loop(1)
+    assert [tape.replays for tape in engine.graphs.tapes] == [5]  # masks are read, not recorded
+    for mine, theirs in zip(net.buffers(), after.buffers(), strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_past_batches_with_other_labels_or_of_another_task_are_joined_anew():
+    net, memory = model(), batch(0, 4, 1)
+    after, engine = copy.deepcopy(net), recording_engine(net)
+    flipped = memory._replace(y=1 - memory.y)
+    for past in (memory, flipped, flipped._replace(y=flipped.y + 2, task=1), memory):
+        now = batch(2, 4, 3)
+        expected = by_loop(after, [[past], [now]])
+        assert largest_gap(engine.gradients([[past]], now)[0], expected) < 1e-5
 
 
 def test_a_state_that_is_loaded_ends_what_was_recorded():
     learner = GEM(4, (3, 12, 12), task_classes=[(0, 1), (2, 3)])
-    learner.engine.recorder.recordings["old"] = None
+    learner.engine.graphs.graphs["old"] = None
     learner.load_state_dict(learner.state_dict())
-    assert learner.engine.recorder.recordings == {}
+    assert learner.engine.graphs.graphs == {}
 
 
 @needs_triton
 def test_a_network_that_has_diverged_shows_it(narrow):
     """The kernels' ReLU lets NaN pass, as torch's does."""
-    from samc.gradients.fold import Folding, Steady
-
-    net = model().to(memory_format=torch.channels_last)
+    engine, now = folding_engine(), batch(0, 3, 1, 9)
     with torch.no_grad():
-        net.stem[0].weight.fill_(torch.nan)
-    engine, now = Engine(net), batch(0, 3, 1, 9)
-    engine.folding = Folding(net, Constants())
-    assert engine.folded((3,), 0, *engine.joined([now]))[1].isnan().all()
-    net.eval()
-    with torch.no_grad():
-        assert net.features(now.x, Steady(engine.folding, now.x)).isnan().all()
+        engine.model.backbone.stem[0].weight.fill_(torch.nan)
+        assert engine.folded((3,), ("float32",), *engine.joined([now]))[1].isnan().all()
+        assert engine.features(now.x).isnan().all()
 
 
-@pytest.mark.parametrize("kind", [GEM, SAMC])
-def test_sampled_constraints_look_at_so_many_tasks(kind):
+@pytest.mark.parametrize(("kind", "more"), [(GEM, {}), (SAMC, {"replay": "gem"})])
+def test_sampled_constraints_look_at_so_many_tasks(kind, more):
     shape, classes = (3, 12, 12), [(2 * t, 2 * t + 1) for t in range(6)]
-    each = kind(12, shape, task_classes=classes, constraints="sampled:2", codec="raw")
+    learner = kind(12, shape, task_classes=classes, constraints="sampled:2", codec="raw", **more)
     for task in range(5):
-        each.store.add(task, *remembered(task, shape))
-    each.start(5)
-    drawn = [[memory.task for memory in each.constraining(each.past())] for _ in range(30)]
+        learner.memory.add(task, *remembered(task, shape))
+    learner.begin(5)
+    drawn = constraining(learner, 30)
     assert all(len(set(tasks)) == 2 and tasks == sorted(tasks) for tasks in drawn)
     assert {task for tasks in drawn for task in tasks} == set(range(5))
-    few = kind(12, shape, task_classes=classes, constraints="sampled:9", codec="raw")
-    assert few.constraining(each.past()) is each.past()
+    many = kind(12, shape, task_classes=classes, constraints="sampled:9", codec="raw", **more)
+    many.dense, many.current_task = learner.past, 5
+    assert constraining(many, 3) == [[0, 1, 2, 3, 4]] * 3
 
 
-@pytest.mark.parametrize("text", ["some", "sampled", "sampled:0", "sampled:-1", "sampled:x", ""])
+def constraining(learner, steps):
+    """Which past tasks each step has a gradient of."""
+    seen, inner = [], learner.engine.gradients
+
+    def gradients(memories, now):
+        seen.append([memory.task for group in memories for memory in group])
+        return inner(memories, now)
+
+    learner.engine.gradients = gradients
+    for step in range(steps):
+        learner.rule(learner.engine, batch(5, 2, step, 12), learner.past, learner.random)
+    return seen
+
+
+@pytest.mark.parametrize("text", ["some", "sampled", "sampled:0", "sampled:-1", "sampled:x"])
 def test_bad_constraints_are_refused(text):
     with pytest.raises(ConfigError, match="constraints are all, mean, or sampled:K with K from 1; got"):
         GEM(4, (3, 12, 12), constraints=text)
+
+
+def test_empty_constraints_are_refused():
+    with pytest.raises(ConfigError, match="constraints is empty; leave it out, or give it a value"):
+        GEM(4, (3, 12, 12), constraints="")
 
 
 def test_the_mean_constraint_is_a_gems():
@@ -415,13 +478,74 @@ def test_the_mean_constraint_is_a_gems():
     gem, agem = (
         kind(8, shape, task_classes=classes, **more) for kind, more in ((GEM, {"constraints": "mean"}), (AGEM, {}))
     )
-    for each in (gem, agem):
+    for learner in (gem, agem):
         for task in range(3):
-            each.store.add(task, *remembered(task, shape))
+            learner.memory.add(task, *remembered(task, shape))
         for step in range(3):
             random = torch.Generator().manual_seed(step)
-            each.observe(torch.rand(6, *shape, generator=random), torch.arange(6) % 2 + 6, 3)
+            learner.observe(torch.rand(6, *shape, generator=random), torch.arange(6) % 2 + 6, 3)
     assert all(torch.equal(a, b) for a, b in zip(gem.model.parameters(), agem.model.parameters(), strict=True))
+
+
+class OwnPooling(Classifier):
+    def pooled(self, features):
+        return features.amax((2, 3))
+
+
+PLAIN_WAYS = {
+    "it is Sequential": lambda net: setattr(net, "backbone", nn.Sequential(net.backbone)),
+    "stem.1 is GroupNorm": lambda net: net.backbone.stem.__setitem__(1, nn.GroupNorm(4, 20)),
+    "stem.0 has stride (3, 3)": lambda net: setattr(net.backbone.stem[0], "stride", (3, 3)),
+    "backbone.stem.0.weight is frozen": lambda net: net.backbone.stem[0].weight.requires_grad_(False),
+    "its batch norms differ in momentum or eps": lambda net: setattr(net.backbone.stem[1], "eps", 1e-3),
+    "backbone.extra is in no layer": lambda net: setattr(net.backbone, "extra", nn.Parameter(torch.ones(2))),
+    "its heads are EnergyHeads": lambda net: setattr(net, "heads", EnergyHeads(160, 6)),
+    "the classifier is OwnPooling": lambda net: setattr(net, "__class__", OwnPooling),
+    "the classifier has a hook or a forward of its own": lambda net: net.heads.linear.register_forward_hook(
+        lambda *_: None
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", PLAIN_WAYS)
+def test_the_plain_way_names_its_reason(reason):
+    net = model()
+    engine = Engine(net)
+    assert engine.way == "fast: a core per past task, gradients by hand"
+    PLAIN_WAYS[reason](net)
+    engine.refresh()
+    assert engine.way == f"plain: one past task after the other by autograd ({reason})"
+    assert engine.program is None
+    if not reason.startswith("its heads"):
+        groups, now = [[batch(0, 3, 1)], [batch(1, 2, 2)]], batch(2, 4, 3)
+        expected = by_loop(copy.deepcopy(net), [*groups, [now]])
+        torch.testing.assert_close(engine.gradients(groups, now)[0], expected)
+
+
+@pytest.mark.parametrize("layer", [nn.Conv2d(3, 4, 3, padding=1, bias=False), nn.BatchNorm2d(3)])
+def test_a_backbone_of_a_single_known_layer_takes_the_plain_way(layer):
+    net = Classifier(layer, Heads(probe(layer, (3, 10, 10)).width, 6), probe(layer, (3, 10, 10)))
+    net.heads.assign(0, (0, 1))
+    engine = Engine(net)
+    assert engine.way.endswith(f"(it is {type(layer).__name__})")
+    assert engine.gradients([[batch(0, 3, 1)]], batch(0, 4, 3))[0].isfinite().all()
+
+
+def test_on_a_gpu_the_way_says_so_and_why_nothing_is_recorded():
+    class Refusing(Replaying):
+        def capture(self, function, inputs):
+            raise RuntimeError("operation not permitted when stream is capturing\nmore words")
+
+    net = model()
+    engine = recording_engine(net)
+    assert engine.way == "fast: all past tasks in one recorded batch"
+    net.backbone.stem[1] = nn.GroupNorm(4, 20)
+    engine.refresh()
+    engine.graphs = Refusing()
+    assert engine.way == "plain: one past task after the other, as a graph (stem.1 is GroupNorm)"
+    for _ in range(3):
+        engine.recorded(lambda x: (2 * x,), torch.ones(3))
+    assert engine.way.endswith("(stem.1 is GroupNorm; not recorded: operation not permitted when stream is capturing)")
 
 
 def test_descend_is_sgd():
@@ -432,5 +556,5 @@ def test_descend_is_sgd():
         p.grad = flat[start : start + p.numel()].view_as(p).clone()
         start += p.numel()
     torch.optim.SGD(other.parameters(), lr=0.3).step()
-    descend(net, flat, 0.3)
+    descend(trainable(net), flat, 0.3)
     assert all(torch.equal(a, b) for a, b in zip(net.parameters(), other.parameters(), strict=True))

@@ -1,0 +1,92 @@
+"""Images and labels as callers hand them over, checked: on the device in [0, 1], or as memory keeps them."""
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64, UInt8
+from torch import Tensor
+
+from samc.errors import DataError
+from samc.models import Classifier
+from samc.models.classifier import Batch
+from samc.streams.pixels import HALF_A_STEP, Normalisation
+
+Images = Tensor | np.ndarray
+Labels = Tensor | np.ndarray | Sequence[int]
+TaskId = SupportsIndex
+
+
+class Inputs:
+    """What a learner does with images and labels before anything else."""
+
+    image_shape: tuple[int, int, int]
+    normalisation: Normalisation | None
+    device: torch.device
+    model: Classifier
+    current_task: int | None
+    begun: bool
+    declared: set[int]
+    assign: Callable[[int, Sequence[int]], None]
+    begin: Callable[[int], None]
+
+    def as_batch(self, x: Images, y: Labels, task: TaskId) -> Batch:
+        """A batch as the network takes it, or the reason why it cannot be learnt from."""
+        number, images, y = operator.index(task), self.as_images(x), torch.as_tensor(y)
+        if y.shape != (len(images),) or y.is_floating_point():
+            found = f"{y.dtype} {tuple(y.shape)} for {len(images)} images"
+            raise DataError(f"labels are one whole number per image; got {found}")
+        known = self.model.heads.task_classes.get(number, ())
+        strange = set(y.tolist()) - set(known)
+        if strange and number in self.declared:
+            raise DataError(f"labels {sorted(strange)} are not among task {number}'s classes {list(known)}")
+        if strange:
+            self.assign(number, [*known, *strange])
+        if number != self.current_task or not self.begun:
+            self.begin(number)
+        return Batch(images, y.to(self.device, torch.int64), number)
+
+    def as_images(self, x: Images) -> Float[Tensor, "b c h w"]:
+        """Images on the device in [0, 1]: uint8 is divided by 255, normalised ones are turned back, others checked."""
+        x = self.in_order(x)
+        if x.dtype == torch.uint8:
+            return x.to(self.device).float() / 255
+        return self.in_range(x).to(self.device, torch.float32)
+
+    def as_bytes(self, x: Images) -> UInt8[np.ndarray, "b c h w"]:
+        """Images as the bytes that memory keeps: as they came, or rounded from [0, 1]."""
+        x = self.in_order(x)
+        x = x if x.dtype == torch.uint8 else (self.in_range(x) * 255).round().to(torch.uint8)
+        return x.cpu().numpy()
+
+    def in_order(self, x: Any) -> Tensor:
+        """A tensor of images of the right shape; arrays may have their channels last."""
+        if isinstance(x, np.ndarray):
+            x = torch.from_numpy(x)
+            channels, *size = self.image_shape
+            if tuple(x.shape[1:]) == (*size, channels) != self.image_shape:
+                x = x.permute(0, 3, 1, 2)
+        if not isinstance(x, Tensor) or x.ndim != 4 or tuple(x.shape[1:]) != self.image_shape or not len(x):
+            found = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+            raise DataError(f"images are (batch, {', '.join(map(str, self.image_shape))}); got {found}")
+        return x
+
+    def in_range(self, x: Tensor) -> Tensor:
+        if not x.is_floating_point():
+            raise DataError(f"images are uint8 from 0 to 255 or floats from 0 to 1; got {x.dtype}")
+        if self.normalisation:
+            x = self.normalisation.undo(x.float())
+            x = torch.where((x >= -HALF_A_STEP) & (x <= 1 + HALF_A_STEP), x.clamp(0, 1), x)  # rounded on the way
+        if not bool(((x >= 0) & (x <= 1)).all()):  # NaN fails every comparison
+            kind = "NaN" if bool(x.isnan().any()) else f"{float(x.min()):.3g} to {float(x.max()):.3g}"
+            after = " after the normalisation was undone" if self.normalisation else ""
+            remedy = "Clean the data, pass uint8, or say how they were normalised: mean= and std="
+            raise DataError(f"float images are from 0 to 1; got {kind}{after}. {remedy}")
+        return x
+
+
+def as_labels(y: Labels) -> Int64[np.ndarray, "b"]:
+    """Labels as memory keeps them."""
+    return torch.as_tensor(y).cpu().numpy().astype(np.int64)
