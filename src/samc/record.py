@@ -56,13 +56,14 @@ class RunRecord:
         figures = f"ACC {100 * self.acc:.1f} %, BWT {round(100 * self.bwt, 1) + 0.0:.1f}"  # no minus before a zero
         return f"RunRecord({run}: {figures}, {self.memory['bytes']:,} bytes)"
 
-    def save(self, folder: Path, *, replace: bool = False) -> Path:
+    def save(self, folder: str | Path, *, replace: bool = False) -> Path:
         """Write record.json into the folder, whole or not at all; an earlier one is replaced only with `replace`."""
-        path = folder / FILE
+        path = Path(folder) / FILE
         content = {name: value for name, value in asdict(self).items() if value is not None}
         text = json.dumps(content, indent=1, allow_nan=False) + "\n"
         spare = path.with_name(f"{path.stem}-{os.getpid()}{path.suffix}")
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, text.encode(), replace=replace, spare=spare)
         except FileExistsError:
             raise OutputError(f"{path} has been written by another run meanwhile; this one is in {spare}") from None
@@ -73,8 +74,9 @@ class RunRecord:
         return path
 
     @classmethod
-    def load(cls, path: Path) -> "RunRecord":
+    def load(cls, path: str | Path) -> "RunRecord":
         """Read a record, given its file or its folder."""
+        path = Path(path)
         file = path / FILE if path.is_dir() else path
         if not file.exists():
             within = folders_with(FILE, path)

@@ -39,7 +39,7 @@ Examples:
 
   samc reproduce table1 --datasets split-cifar100 --models samc,gem,er
 
-  samc reproduce table1 table2 --engine ray --address auto --gpus 0.2
+  samc reproduce table1 table2 --executor ray --address auto --gpus 0.2
 """
 
 
