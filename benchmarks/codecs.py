@@ -13,7 +13,7 @@ import torch
 
 from samc.device import choose
 from samc.engine import Batch
-from samc.learners.base import as_labels
+from samc.learners.inputs import as_labels
 from samc.learners.samc import SAMC
 from samc.memory import Codec, EpisodicMemory, Selection, budget_of, parse_codec, select
 from samc.record import describe_device, versions

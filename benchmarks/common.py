@@ -23,7 +23,7 @@ from samc.device import choose
 from samc.engine import Batch
 from samc.files import write_whole
 from samc.learners import LEARNERS, NetworkLearner
-from samc.learners.base import as_labels
+from samc.learners.inputs import as_labels
 from samc.learners.rehearsal import RehearsalLearner
 from samc.learners.samc import SAMC
 from samc.memory import full_selection
