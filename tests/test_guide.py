@@ -42,7 +42,8 @@ def names(tmp_path_factory):
 def run_command(program, *arguments):
     if program == "python":  # flags are made when samc starts, so that it must start anew
         environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-        done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment, check=False)
+        command = [sys.executable, *arguments]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
         assert done.returncode == 0, f"{arguments}: {done.stderr}"
         return
     assert program == "samc"
