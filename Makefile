@@ -15,14 +15,16 @@ setup: .venv/installed
 demo: setup
 	$(BIN)/samc demo --out runs/demo
 
+# everything
 test: setup
 	$(BIN)/python -m pytest -n 2
 
+# style, types and the tests that are quick, in about a minute
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/test_layers.py
+	$(BIN)/python -m pytest -q -n 2 -m "not slow"
 
 # each claim about speed, measured on this machine into benchmarks/results; what needs a GPU is only tried without one
 bench: setup

@@ -2,17 +2,13 @@
 
 import os
 
-for library in (
-    "OMP",
-    "OPENBLAS",
-    "MKL",
-):  # read when they start: two workers with two threads each wait for each other
-    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+# read when the libraries start, in workers and subprocesses too: two workers of two threads each wait for each other
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
-from pathlib import Path  # noqa: E402
+from pathlib import Path
 
-import torch  # noqa: E402
-from jaxtyping import install_import_hook  # noqa: E402
+import torch
+from jaxtyping import install_import_hook
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU, one program after the other; read at their import

@@ -37,6 +37,7 @@ def refused(name, image_shape=(3, 32, 32), error=ConfigError, **settings):
 # -- the registry
 
 
+@pytest.mark.slow
 def test_names():
     assert list(BACKBONES) == ["reduced-resnet18", "resnet18", "mlp", "vit-tiny"]
 
@@ -89,6 +90,7 @@ def test_weights_are_drawn_from_the_callers_seed(name):
     assert not torch.equal(drawn(4), first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "lr"), [("resnet18", 0.01), ("mlp", 0.3), ("vit-tiny", 0.003)])
 def test_each_network_learns_to_tell_coloured_squares(name, lr):
     generator = torch.Generator().manual_seed(0)

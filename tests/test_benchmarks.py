@@ -21,6 +21,7 @@ def script(monkeypatch):
     return importlib.import_module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["against_loop", "past_tasks", "phases", "leak", "plain_way"])
 def test_a_quick_try_leaves_finite_figures(name, script, tmp_path, capsys):
     script(name).main(["--quick", "--device", "cpu", "--results", str(tmp_path)])
@@ -46,6 +47,7 @@ def test_a_quick_try_leaves_finite_figures(name, script, tmp_path, capsys):
     assert path.name in printed
 
 
+@pytest.mark.slow
 def test_the_same_gradients_again_and_again_in_processes_side_by_side(script, tmp_path):
     script("repeatable").main(["--quick", "--device", "cpu", "--results", str(tmp_path)])
     result = json.loads((tmp_path / "repeatable-cpu.json").read_text())
@@ -77,6 +79,7 @@ def test_another_tile_covers_what_the_tile_in_use_covers(script, monkeypatch, of
             assert other.grid[1:] == call.grid[1:]
 
 
+@pytest.mark.slow
 def test_a_quick_try_is_not_taken_for_a_result(script, capsys):
     before = sorted((FOLDER / "results").iterdir())
     script("leak").main(["--quick", "--device", "cpu"])

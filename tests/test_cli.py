@@ -111,6 +111,7 @@ def test_own_arrays_that_make_no_sense(samc, x, y, words):
     assert refused(samc("run", "--dataset", "npz:own.npz"), *words)
 
 
+@pytest.mark.slow
 def test_a_run_writes_a_record_and_shows_a_table(samc, tmp_path):
     cut = ("--n-tasks", 2, "--samples-per-task", 20, "--autoencoder-steps", 2)
     code, out, err = samc("run", "--model", "samc", "--dataset", "split-synthetic", "--seed", 3, "--out", "here", *cut)
@@ -298,6 +299,7 @@ def test_a_network_that_is_known_needs_no_word(samc):
     assert "network" not in out
 
 
+@pytest.mark.slow
 def test_the_module_is_the_command():
     found = subprocess.run(
         [sys.executable, "-m", "samc", "run", "--model", "gemm"], capture_output=True, text=True, check=False
@@ -351,6 +353,7 @@ def test_version(samc):
     assert samc("--version") == (0, f"{VERSION}\n", "")
 
 
+@pytest.mark.slow
 def test_where_output_knows_no_minus_it_is_a_hyphen():
     folder = Path(__file__).parent.parent / "results" / "split-synthetic"
     for encoding in ("ascii", "latin-1", "utf-8"):
@@ -384,6 +387,7 @@ def test_a_drawn_report_cuts_no_number_short_in_eighty_columns(samc, monkeypatch
         assert all(word in words for word in line.replace("|", " ").split()), line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEARNERS)
 def test_every_method_runs_from_the_command_line(samc, tmp_path, name):
     code, _, err = samc("run", "--model", name, *QUICK, "--out", "here")

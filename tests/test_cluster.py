@@ -93,6 +93,7 @@ def our_workers():
     return [int(pid) for pid, _, args in rows if args.startswith("ray::serve") and is_ours(int(pid))]
 
 
+@pytest.mark.slow
 def test_two_machines_write_the_table_of_processes_and_a_job_that_cannot_be_learnt_ends_alone(
     address, local, tmp_path, capfd
 ):
@@ -107,6 +108,7 @@ def test_two_machines_write_the_table_of_processes_and_a_job_that_cannot_be_lear
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_a_killed_worker_changes_no_record(ray, local, tmp_path, capfd):
     """Killed as it begins to learn, so that it is surely in the midst of it; on a Ray of our own, gone afterwards."""
     store, jobs, killed, before = RecordStore(tmp_path), TABLE[2:], [], signal.getsignal(signal.SIGTERM)
@@ -128,6 +130,7 @@ def test_a_killed_worker_changes_no_record(ray, local, tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_jobs_are_asked_for_as_there_is_room_and_an_interrupt_ends_the_connection(ray, address):
     asked_for = []
 
@@ -141,11 +144,13 @@ def test_jobs_are_asked_for_as_there_is_room_and_an_interrupt_ends_the_connectio
     assert not ray.is_initialized()
 
 
+@pytest.mark.slow
 def test_a_cluster_with_too_little_room_says_so(address):
     with pytest.raises(ConfigError, match="no machine of the cluster has 2 CPUS for a job"):
         next(RayCluster(None, "cpu", threads=2, address=address).run(TABLE, None))
 
 
+@pytest.mark.slow
 def test_an_address_where_nothing_listens(ray):
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
@@ -171,6 +176,7 @@ def test_places_on_a_machine(node, share, places):
     assert places_on(node, share) == places
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpus", [0.0, -1.0, 1.5])
 def test_a_part_of_a_gpu_is_a_part_of_one(ray, gpus):
     with pytest.raises(ConfigError, match="a part of one GPU"):

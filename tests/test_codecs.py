@@ -72,6 +72,7 @@ def test_lossy_pictures_are_near(spec, shape, seed):
         assert 10 * np.log10(255**2 / max(error, 1e-9)) > LOSSY[spec]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ALL)
 @given(shape=st.tuples(st.sampled_from([1, 3]), st.integers(1, 30), st.integers(1, 30)), seed=st.integers(0, 2**31))
 @settings(max_examples=15, deadline=None)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from toys import needs_triton
 
 HOPPER = 90
@@ -72,6 +74,7 @@ def left_under_way(text: str) -> int:
     return sum(not any(f"{name}," in line or f"{name} " in line for line in waits) for name in begun)
 
 
+@pytest.mark.slow
 @needs_triton
 def test_no_product_is_under_way_when_its_registers_are_filled_again() -> None:
     # in a process of its own: here kernels are for Triton's interpreter

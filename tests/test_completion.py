@@ -79,6 +79,7 @@ def truth(images):
     return torch.from_numpy(images).float() / 255
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("residual", "lr"), [(False, 3.0), (True, 1.0)])
 def test_the_autoencoder_learns_to_complete(residual, lr):
     images, masks = pictures(200, share=0.3)

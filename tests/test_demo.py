@@ -20,6 +20,7 @@ def small(monkeypatch):
     monkeypatch.setattr(SAMC, "end_task", lambda *_: None)  # the autoencoder's steps are tested elsewhere
 
 
+@pytest.mark.slow
 def test_the_demo_leaves_records_and_a_picture(small, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for _ in range(2):  # a second demo replaces the first
@@ -50,6 +51,7 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path, monkeypatch, capsys)
     assert (tmp_path / "mine" / "gem" / "record.json").read_text() == "precious"
 
 
+@pytest.mark.slow
 def test_what_the_picture_shows_is_what_memory_holds(small):
     records, remembered = demo.demo(0, torch.device("cpu"), lambda name: Watcher())
     assert {image.task for image in remembered} == set(range(5))

@@ -139,6 +139,7 @@ def same(first, second):
     return first == second
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -177,6 +178,7 @@ def test_a_run_does_not_notice_that_it_is_diagnosed(settings):
     assert report["true_bytes_aside"] >= 432 * sum(watched.memory["images_per_task"])
 
 
+@pytest.mark.slow
 def test_where_nothing_is_dropped_the_claims_are_exact():
     diagnosis = Diagnosis()
     small_run(diagnosis, codec="raw", completion="zero")
@@ -190,6 +192,7 @@ def test_where_nothing_is_dropped_the_claims_are_exact():
         assert row["ssim_inside"] == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_a_short_enough_step_obeys_lemma_1():
     diagnosis = Diagnosis()
     small_run(diagnosis, lr=1e-5)
@@ -199,6 +202,7 @@ def test_a_short_enough_step_obeys_lemma_1():
         assert c.loss_after - c.loss_before == pytest.approx(-1e-5 * c.product_applied, rel=0.1, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_diverged_network_still_leaves_a_diagnosis():
     diagnosis = Diagnosis()
     small_run(diagnosis, lr=1e30)
@@ -226,6 +230,7 @@ def tiny(tmp_path, monkeypatch):
     return ("run", "--dataset", "npz:tiny.npz", "--n-tasks", 2, "--device", "cpu")
 
 
+@pytest.mark.slow
 def test_from_the_command_line(tiny, tmp_path, command):
     paper = [word for name, value in PAPER.items() for word in (f"--{name}", value)]
     settings = (*paper, "--autoencoder-steps", 2, "--buffer-size", 2)

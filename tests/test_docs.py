@@ -50,6 +50,7 @@ def test_no_placeholder_is_left(page):
     assert re.findall(r"^[A-Z]{4,}$", (ROOT / page).read_text(), flags=re.M) == []
 
 
+@pytest.mark.slow
 def test_the_page_of_results_is_what_the_records_say():
     store = RecordStore(ROOT / "results" / "paper")
     assert (ROOT / "docs" / "results.md").read_text() == results_page(store, link="../results/paper/")

@@ -100,6 +100,7 @@ def test_a_row_does_not_depend_on_its_neighbours():
     assert torch.equal(together, Engine(net).gradients(groups[1:], batch(2, 6, 4))[0][0])
 
 
+@pytest.mark.slow
 def test_after_fifty_steps_with_five_past_tasks_parameters_are_those_of_the_loop():
     shape, classes = (3, 12, 12), [(2 * t, 2 * t + 1) for t in range(6)]
     ours = GEM(12, shape, task_classes=classes, lr=0.05)
@@ -155,6 +156,7 @@ def folding_engine():
     return engine
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_folded_batch_has_the_rows_of_a_plain_loop(narrow):
     """The kernels that a GPU runs, in Triton's interpreter: an odd size, groups of different sizes."""
@@ -171,6 +173,7 @@ def test_a_folded_batch_has_the_rows_of_a_plain_loop(narrow):
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.slow
 @needs_triton
 def test_inference_sees_what_the_network_in_eval_mode_sees(narrow):
     """Convolution, batch norm, shortcut and ReLU in one kernel, on running statistics that have moved."""
@@ -243,6 +246,7 @@ def test_threads_that_only_compile_launch_nothing():
     assert kernel.calls == [("compiled", (2,), (1,), {"warps": 4}), ("launched", (2,), (1,), {"warps": 4})]
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_folded_batch_in_chunks(monkeypatch, narrow):
     engine, groups = folding_engine(), [[batch(t, 4, t)] for t in range(3)]
@@ -375,6 +379,7 @@ def recording_engine(net):
     return engine
 
 
+@pytest.mark.slow
 def test_past_batches_are_joined_once_and_their_masks_follow_the_classes_of_their_tasks():
     net, memories = model(), [[batch(0, 4, 1)], [batch(1, 3, 2)]]
     after, engine = copy.deepcopy(net), recording_engine(net)
@@ -421,6 +426,7 @@ def test_a_state_that_is_loaded_ends_what_was_recorded():
     assert learner.engine.graphs.graphs == {}
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_network_that_has_diverged_shows_it(narrow):
     """The kernels' ReLU lets NaN pass, as torch's does."""
@@ -431,6 +437,7 @@ def test_a_network_that_has_diverged_shows_it(narrow):
         assert engine.features(now.x).isnan().all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "more"), [(GEM, {}), (SAMC, {"replay": "gem"})])
 def test_sampled_constraints_look_at_so_many_tasks(kind, more):
     shape, classes = (3, 12, 12), [(2 * t, 2 * t + 1) for t in range(6)]

@@ -227,6 +227,7 @@ def test_a_full_disk_while_copying_is_not_blamed_on_the_source(data_dir, damaged
     assert_untouched(data_dir, damaged)
 
 
+@pytest.mark.slow
 def test_pooch_is_imported_by_a_download_only():
     code = "import sys, samc.streams.fetch; sys.exit(bool({'pooch', 'requests'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

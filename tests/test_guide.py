@@ -18,6 +18,7 @@ ROOT = Path(samc.__file__).parents[2]
 BLOCKS = re.findall(r"^```(python|sh)\n(.*?)^```$", (ROOT / "docs" / "guide.md").read_text(), flags=re.M | re.S)
 FEW = ("--n-tasks", "2", "--samples-per-task", "20")
 # of a run on the embedded stream, instead of minutes
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,8 @@ def names(tmp_path_factory):
 def run_command(program, *arguments):
     if program == "python":  # flags are made when samc starts, so that it must start anew
         environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-        done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment)
+        command = [sys.executable, *arguments]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
         assert done.returncode == 0, f"{arguments}: {done.stderr}"
         return
     assert program == "samc"

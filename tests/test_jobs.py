@@ -85,6 +85,7 @@ def test_a_job_has_a_place_of_its_own():
     assert make_job({"model": "finetune"}).name.startswith("split-synthetic/finetune-")
 
 
+@pytest.mark.slow
 def test_files_next_to_the_record():
     job = tiny("samc", autoencoder_steps=1)
     end = learn(replace(job, keep_memory=True, pictures=True, diagnose=True), None, CPU)
@@ -244,6 +245,7 @@ def test_a_store_that_cannot_be_written_is_one_line(tmp_path, outcome):
         pass
 
 
+@pytest.mark.slow
 def test_a_claim_is_one_process_s_and_ends_with_it(tmp_path):
     store = RecordStore(tmp_path)
     code = (
@@ -350,6 +352,7 @@ def test_a_claim_that_has_been_removed_meanwhile_is_no_claim(tmp_path, monkeypat
         assert mine
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_while_it_is_idle_is_replaced():
     executor = LocalProcesses(2, "cpu", threads=1)
 
@@ -364,6 +367,7 @@ def test_a_process_that_dies_while_it_is_idle_is_replaced():
     assert [type(ends[tiny(seed=seed)]) for seed in range(3)] == [Outcome] * 3
 
 
+@pytest.mark.slow
 def test_processes_give_the_records_of_one(tmp_path):
     jobs = [tiny(model, seed) for model in ("finetune", "gem") for seed in (0, 1)]
     told = []
@@ -376,6 +380,7 @@ def test_processes_give_the_records_of_one(tmp_path):
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.slow
 def test_an_error_in_a_process_is_the_job_s_end_and_no_other_s(tmp_path):
     spoilt = Job(replace(tiny().config, dataset=f"npz:{tmp_path / 'nowhere.npz'}"))
     ends = dict(LocalProcesses(1, "cpu", threads=1).run([spoilt, tiny()], None))
@@ -400,6 +405,7 @@ def killer(times):
     return watch
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_costs_nothing_but_time():
     executor = LocalProcesses(2, "cpu", threads=1)
     ends = dict(executor.run([tiny(seed=0), tiny(seed=1)], killer(1)(executor)))
@@ -408,6 +414,7 @@ def test_a_process_that_dies_costs_nothing_but_time():
     assert len(ends) == 2
 
 
+@pytest.mark.slow
 def test_a_job_whose_processes_die_is_given_up():
     executor = LocalProcesses(1, "cpu", threads=1)
     ends = dict(executor.run([tiny(seed=0), tiny(seed=1)], killer(9)(executor)))
@@ -415,6 +422,7 @@ def test_a_job_whose_processes_die_is_given_up():
     assert isinstance(ends[tiny(seed=1)], Outcome)
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_no_process_behind():
     def interrupt(job, fields):
         raise KeyboardInterrupt

@@ -76,6 +76,7 @@ class IndependentGEM:
         self.store[task] = (torch.cat([old_x, x])[-self.memories :], torch.cat([old_y, y])[-self.memories :])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lr", [0.01, 0.1])
 def test_gem_equals_an_independent_implementation(lr):
     ours = learner("gem", lr=lr, buffer_size=10, memory_strength=0.5)
@@ -93,6 +94,7 @@ def test_gem_equals_an_independent_implementation(lr):
     assert theirs.projected > 5  # so that the cone was really met
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in LEARNERS if name != "ebm"])
 def test_with_one_task_every_method_that_has_the_same_loss_is_finetune(name):
     finetune, other = (
@@ -105,6 +107,7 @@ def test_with_one_task_every_method_that_has_the_same_loss_is_finetune(name):
     assert torch.equal(parameters(finetune), parameters(other))
 
 
+@pytest.mark.slow
 def test_samc_that_keeps_everything_is_gem():
     """Threshold 0 keeps at least all pixels but the least salient; with a full mask the two are the same method."""
     gem, samc_ = learner("gem", lr=0.05), learner("samc", lr=0.05, **PAPER)
@@ -143,6 +146,7 @@ VARIANTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "settings"), [*((name, {}) for name in LEARNERS), *VARIANTS])
 def test_state_saved_in_the_middle_of_a_task_goes_on_bit_for_bit(name, settings, tmp_path):
     stream = coloured_squares(per_class=15)
@@ -176,6 +180,7 @@ def test_state_saved_in_the_middle_of_a_task_goes_on_bit_for_bit(name, settings,
     assert whole.memory_report() == resumed.memory_report()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replay", ["gem", "er", "agem"])
 def test_a_toy_stream_is_learnt_and_remembered(replay):
     stream = coloured_squares()
@@ -190,6 +195,7 @@ def test_a_toy_stream_is_learnt_and_remembered(replay):
     assert all(stored.cost <= subject.memory.budget_bytes for stored in subject.memory.by_task.values())
 
 
+@pytest.mark.slow
 def test_the_example_of_the_readme():
     learner = samc.SAMC(num_classes=20, image_shape=(3, 32, 32), buffer_size=10)
     for task in samc.streams.split_synthetic(seed=0, train_per_class=5, test_per_class=1):
@@ -332,6 +338,7 @@ def test_settings_that_cannot_be_used(settings, message):
         learner("samc", **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "own"), [("gem", "newest"), ("er", "sample"), ("samc", "newest")])
 def test_a_full_memory_holds_the_newest_images_or_a_sample(name, own):
     """Sixty images of one task, the first thirty of class 0, in a memory for ten: the newest are of class 1 only."""

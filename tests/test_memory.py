@@ -143,6 +143,7 @@ def test_what_cannot_work_is_refused_with_the_remedy():
     assert memory.nbytes == 0
 
 
+@pytest.mark.slow
 def test_the_reservoir_keeps_each_item_with_equal_probability():
     """Ten thousand streams of twenty items, five of which are kept: chi-square of how often each was."""
     streams, length, room = 10_000, 20, 5

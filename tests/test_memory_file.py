@@ -153,6 +153,7 @@ def mutated(original, rng):
     return bytes(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_ten_thousand_mutants_are_refused_or_equal(tmp_path, part):
     """Beyond the file and its copy as Python's objects, a load takes what one image and parsing take: 256 KiB here."""
@@ -254,6 +255,7 @@ def test_lies_with_a_fitting_checksum_are_refused_before_anything_is_taken(tmp_p
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", SPECS)
 def test_damage_under_a_fitting_checksum_is_refused_or_can_be_recalled(tmp_path, spec):
     """Whoever makes the checksum fit decides what is remembered, but not what happens to those who read it."""

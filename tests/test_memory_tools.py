@@ -352,6 +352,7 @@ def test_a_run_does_not_write_over_a_memory(samc, tmp_path):
     assert (tmp_path / "here" / "memory.samc").read_text() == "precious"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["coo", "jpeg:30", "gist:thumb:4+cam"])
 @pytest.mark.parametrize("shape", [(3, 16, 24), (1, 9, 5)])
 def test_every_kind_of_memory_can_be_drawn(tmp_path, spec, shape):

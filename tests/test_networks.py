@@ -88,6 +88,7 @@ def test_gradients_of_every_group_and_running_statistics_are_those_of_a_plain_lo
 
 
 # momentum None reads the count of batches on the host: what happens then is below
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(NETWORKS) - FAST - {"reduced, momentum None"}))
 def test_the_plain_way_can_be_recorded(name):
     """What a GPU records and replays, here: the same rows for other images, and statistics that move each time."""
@@ -166,6 +167,7 @@ def test_a_network_that_the_engine_would_get_wrong_cannot_reach_the_fast_way(rea
     assert reason in why
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_method_learns_saves_and_loads_every_network(name, method, tmp_path):
@@ -319,6 +321,7 @@ def test_weights_go_with_a_backbone_by_name():
         samc.ER(6, SHAPE, model=Small(), weights="somewhere.pt")
 
 
+@pytest.mark.slow
 def test_heads_grow_as_classes_arrive():
     """Without num_classes: the same logits for old classes before and after, new ones drawn by the seed."""
     for name in ("finetune", "ewc", "lwf", "icarl", "gem", "ebm", "samc", "joint", "mer", "eec"):

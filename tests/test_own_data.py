@@ -110,6 +110,7 @@ def loader_of(task: ArrayTask, batch_size: int = 10, epochs: int = 1) -> DataLoa
     return DataLoader(TensorDataset(task.x, task.y), batch_sampler=Order())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_floats", [False, True])
 def test_a_run_on_loaders_is_the_run_on_the_same_batches_bit_for_bit(as_floats):
     stream = coloured_squares(per_class=11)
@@ -208,6 +209,7 @@ def test_a_loaders_images_are_collected_once_when_somebody_asks_and_freed_after_
     assert torch.equal(learner.tested[0][0], x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [samc.EWC, samc.ICaRL, samc.ER])
 def test_methods_that_look_back_at_a_task_learn_from_loaders(method):
     stream = coloured_squares(tasks=2, per_class=11)
@@ -362,6 +364,7 @@ def test_a_large_dataset_is_read_in_pieces(monkeypatch):
     assert torch.equal(task.test_x, x[:8])
 
 
+@pytest.mark.slow
 def test_datasets_arrays_and_tasks_make_one_run():
     stream = coloured_squares(per_class=11, seed=3)
     expected, weights = finetuned(stream)

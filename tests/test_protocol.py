@@ -102,6 +102,7 @@ def test_the_record_has_all_its_keys_and_survives_the_disk(tmp_path):
     assert (path.stat().st_mode & 0o777) == 0o666 & ~UMASK  # others may read it as they may any file
 
 
+@pytest.mark.slow
 def test_same_seed_same_record():
     first, again, other = small_run(), small_run(), small_run(seed=1)
     untimed = [{**vars(record), "seconds": None} for record in (first, again, other)]
@@ -135,6 +136,7 @@ def test_what_is_no_record_is_refused(tmp_path):
         RunRecord.load(tmp_path / "absent")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "name"),
     [("memory", "images_per_task"), ("seconds", "total"), ("config", "seed"), ("fingerprint", "stream")],
@@ -153,6 +155,7 @@ def test_a_record_that_lacks_what_tables_need_is_refused(part, name, tmp_path):
         RunRecord.load(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
@@ -221,6 +224,7 @@ def test_a_run_that_fails_removes_the_folders_that_it_made_and_no_others(tmp_pat
     assert list(tmp_path.rglob("*")) == [tmp_path / "mine"]
 
 
+@pytest.mark.slow
 def test_two_runs_into_one_folder_lose_neither(tmp_path):
     first, second = small_run(), small_run(seed=1)
     with claimed_folder(tmp_path):
@@ -232,6 +236,7 @@ def test_two_runs_into_one_folder_lose_neither(tmp_path):
     assert RunRecord.load(other) == second
 
 
+@pytest.mark.slow
 def test_the_fingerprint_holds_the_terms_of_the_comparison():
     ten, one, values = small_run(), small_run(buffer_size=1), small_run(accounting="values")
     assert ten.fingerprint == small_run(threshold=0.2).fingerprint

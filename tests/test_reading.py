@@ -71,6 +71,7 @@ def test_a_change_of_file_is_counted_once():
     assert changes_of_file(in_reading_order(calls)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "settings"), [("default", {}), ("paper", {"preset": "paper:split-cifar100"})])
 def test_a_step_of_the_second_task_rarely_leaves_a_file(name, settings):
     calls = in_reading_order(calls_of_a_step(settings))

@@ -50,6 +50,7 @@ def table(folder):
     return (folder / "first-task.csv").read_bytes()
 
 
+@pytest.mark.slow
 def test_every_item_knows_its_runs():
     for item in ITEMS.values():
         full, quick = item.jobs(), item.jobs(quick=True)
@@ -135,6 +136,7 @@ def test_a_dry_run_runs_and_writes_nothing(command, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_part_of_an_item_does_not_cost_the_rest_of_its_table(command, undisturbed, tmp_path):
     shutil.copytree(undisturbed, tmp_path / "out")
     some = ("--quick", "--models", "finetune", "--seeds", "0", "--out", tmp_path / "out")
@@ -144,6 +146,7 @@ def test_a_part_of_an_item_does_not_cost_the_rest_of_its_table(command, undistur
     assert "| gem | not run |" in table
 
 
+@pytest.mark.slow
 def test_a_run_is_that_of_its_job(undisturbed):
     ((key, job), *_) = ITEMS["first-task"].jobs(quick=True, models=["finetune"], seeds=[0]).items()
     record = RecordStore(undisturbed).find(job)
@@ -155,6 +158,7 @@ def test_a_run_is_that_of_its_job(undisturbed):
         torch.set_num_threads(1)
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_and_started_again_the_table_is_the_same(undisturbed, tmp_path):
     process = started(tmp_path)
     deadline = time.monotonic() + 300
@@ -170,6 +174,7 @@ def test_killed_in_the_middle_and_started_again_the_table_is_the_same(undisturbe
     assert table(tmp_path) == table(undisturbed)
 
 
+@pytest.mark.slow
 def test_told_to_end_it_closes_what_it_has_started(tmp_path):
     process = started(tmp_path)
     deadline = time.monotonic() + 300
@@ -188,6 +193,7 @@ def test_a_folder_s_name_is_no_markup(command, tmp_path):
     assert out == f"24 runs, 0 of them done, in {tmp_path / 'a[/b]'}\n"
 
 
+@pytest.mark.slow
 def test_two_commands_share_a_folder_and_the_work(undisturbed, tmp_path):
     both = [started(tmp_path), started(tmp_path)]
     assert [process.wait() for process in both] == [0, 0]
@@ -196,6 +202,7 @@ def test_two_commands_share_a_folder_and_the_work(undisturbed, tmp_path):
     assert not list(tmp_path.rglob(".claimed"))
 
 
+@pytest.mark.slow
 def test_the_page_of_results(command, undisturbed, tmp_path):
     code, out, err = command("results", undisturbed, "--quick", "--page", tmp_path / "docs" / "results.md")
     assert (code, err) == (0, "")

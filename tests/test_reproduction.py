@@ -133,6 +133,7 @@ def test_latex_escapes_whatever_it_is_given():
     assert [escape_latex(character) for character in LATEX] == list(LATEX.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in PAPER_ITEMS if name in TABLES])
 def test_latex_tables_are_whole_and_hold_nothing_but_ascii(name, tmp_path):
     publish(*filled(name), tmp_path, {})
@@ -396,6 +397,7 @@ def test_a_grid_judged_on_test_images_is_refused(tmp_path):
 # figures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("name", PAPER_ITEMS)
 def test_equal_records_give_equal_files(name, quick, tmp_path):
@@ -412,6 +414,7 @@ def test_equal_records_give_equal_files(name, quick, tmp_path):
     assert published_files == {path.name for path in first}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["first-task", "threshold", "memory-size"])
 def test_figures_of_a_few_runs_and_of_none(name, tmp_path):
     item, results = filled(name)
@@ -443,6 +446,7 @@ def test_a_figure_says_whose_memory_is_counted_otherwise():
     assert accounting_text(only) == ""
 
 
+@pytest.mark.slow
 def test_one_gallery_per_stream(tmp_path):
     rng = np.random.default_rng(0)
     remembered = [
@@ -470,6 +474,7 @@ def test_tasks_are_spread_from_the_first_to_the_last():
 # the page of results
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_a_store_holds_and_names_what_it_does_not(tmp_path):
     store = RecordStore(tmp_path)
     assert "0 of" in results_page(store)

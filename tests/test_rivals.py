@@ -49,6 +49,7 @@ def test_fisher_of_two_parameters_by_hand(at_once):
     torch.testing.assert_close(found, torch.full((2,), expected))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [True, False])
 def test_fisher_of_the_network_equals_a_loop_over_images_and_classes(at_once):
     subject = learner("ewc", lr=0.05)
@@ -129,6 +130,7 @@ def test_lwfs_step_is_the_gradient_of_cross_entropy_and_of_every_old_heads_disti
     assert float(stats.loss) == pytest.approx(float(loss.detach()), rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("then", "since", "now"),
     [
@@ -234,6 +236,7 @@ def test_icarl_answers_by_its_exemplars_once_it_has_chosen_them():
         assert {task.x[row].contiguous().numpy().tobytes() for row in best} == kept
 
 
+@pytest.mark.slow
 def test_agem_is_gem_with_one_constraint_and_no_margin(monkeypatch):
     """One past task whose whole memory is the sample: the same reference gradient, the same half-space."""
     monkeypatch.setattr(rules, "project", partial(project, ridge=0.0))  # GEM's ridge is not A-GEM's
@@ -246,6 +249,7 @@ def test_agem_is_gem_with_one_constraint_and_no_margin(monkeypatch):
     torch.testing.assert_close(parameters(agem), parameters(gem), atol=1e-6, rtol=0)
 
 
+@pytest.mark.slow
 def test_agems_projection_is_its_papers_formula():
     subject = learner("agem", lr=0.05)
     for step in range(3):
@@ -389,6 +393,7 @@ def test_ebm_leaves_classes_alone_that_are_not_in_the_batch():
     assert moved == [True, False, True, False, False, False, False, False]
 
 
+@pytest.mark.slow
 def test_eecs_store_stays_in_its_budget_and_its_pseudo_images_carry_the_right_labels():
     stream = coloured_squares(per_class=40)
     subject = LEARNERS["eec"](6, SHAPE, lr=0.03, buffer_size=2, encoder_steps=150)
@@ -483,6 +488,7 @@ def test_eec_begins_with_a_fresh_autoencoder_for_every_task():
         assert torch.equal(value, second.state_dict()[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content_weight", [0.0, 0.3])
 def test_learning_to_encode_is_torchs_adam(content_weight):
     """In double precision: a bias before a batch norm has no gradient but rounding errors, which Adam would blow up."""
@@ -543,6 +549,7 @@ def test_a_restarted_adam_is_a_fresh_one_in_the_same_place():
     assert now == addresses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "settings", "replayed"),
     [
@@ -668,6 +675,7 @@ def test_settings_that_cannot_be_used(name, settings, message):
         learner(name, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_toy_is_learnt_within_the_budget(name):
     """Every method learns a toy, and what it keeps of each task is never more than the budget."""

@@ -85,6 +85,7 @@ def test_flags_that_exclude_each_other(samc, tmp_path, arguments, words):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_the_records_are_those_of_single_runs(samc, tmp_path):
     code, out, err = samc("run", "--model", "gem", *EMBEDDED, "--seeds", "0,1", "--out", "both")
     assert (code, err) == (0, "")
@@ -99,6 +100,7 @@ def test_the_records_are_those_of_single_runs(samc, tmp_path):
     assert out.endswith("records: both\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [("gem",), ("eec", "--encoder-steps", 2)],  # eec makes networks as it goes, from a random state that all share
@@ -114,6 +116,7 @@ def test_side_by_side_the_records_are_the_same(samc, tmp_path, monkeypatch, mode
         assert left(tmp_path / "together" / f"seed{seed}") == left(tmp_path / "alone" / f"seed{seed}")
 
 
+@pytest.mark.slow
 def test_networks_that_are_made_at_once_start_as_they_would_alone():
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda seed: flat_parameters(GEM(4, (3, 12, 12), seed=seed).model), range(16)))
@@ -180,6 +183,7 @@ def test_a_finished_seed_outlives_an_interrupt(samc, tmp_path, monkeypatch):
     assert left(tmp_path / "here" / "seed0")[0]["config"]["seed"] == 0
 
 
+@pytest.mark.slow
 def test_all_seeds_share_one_display():
     console = Console(file=io.StringIO(), force_terminal=True, width=160)
     stream = coloured_squares(per_class=10)
