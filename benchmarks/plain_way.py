@@ -2,8 +2,8 @@
 
 The network is ResNet-18 as torchvision builds it. On a CPU the plain way is that loop and must not be slower; on a GPU
 it is the same loop recorded as one graph, where the public one launches kernel by kernel, as torch comes, with TF32.
-Ours has its weights and images with their channels last, as learners lay them out, and once more as torch does. How far
-its rows are from the loop's is measured with float32 as float32 in both.
+Ours has its weights and images with their channels first, as learners leave such networks, and once more with them
+last. How far its rows are from the loop's is measured with float32 as float32 in both.
 """
 
 from collections.abc import Callable

@@ -187,4 +187,4 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigError) as told:
         RayCluster(1, "cpu")
-    assert str(told.value) == "--engine ray needs Ray: pip install 'samc[ray]'"
+    assert str(told.value) == "--executor ray needs Ray: pip install 'samc[ray]'"

@@ -121,9 +121,13 @@ def test_every_preset_is_one_of_its_grid_and_of_its_methods_settings_and_passes_
                 resolved(model=method, dataset=stream, preset=preset)
 
 
+METHODS = ("finetune", "joint", "ewc", "lwf", "icarl", "gem", "agem", "er", "mer", "ebm", "eec", "samc")
+# those of the paper's tables and ours next to them; a method that somebody adds need not have presets
+
+
 def test_every_paper_stream_has_values_for_every_method():
     for stream in STREAMS:
-        for method in LEARNERS:
+        for method in METHODS:
             # SAMC's best are its own defaults
             assert preset_values("auto", stream, method) or method == "samc"
             assert preset_values("paper", stream, method)

@@ -1,6 +1,7 @@
 """Continual learning in a fixed memory: SAMC and its rivals, counted in bytes that exist."""
 
 import importlib
+import importlib.util
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -27,23 +28,23 @@ HOMES = {
         "AGEM", "EBM", "EEC", "ER", "EWC", "GEM", "LEARNERS", "MER", "SAMC", "Finetune", "ICaRL", "Joint", "LwF",
     ),
     "samc.errors": ("UserError",),
-    "samc.memory": ("EpisodicMemory",),
+    "samc.memory": ("EpisodicMemory", "Memory"),
     "samc.protocol": ("run",),
     "samc.record": ("RunRecord",),
     "samc.streams": ("Stream", "Task", "stream_of"),
 }  # fmt: skip
-NAMES = {name: home for home, names in HOMES.items() for name in names}
+HOME_OF = {name: home for home, names in HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     """Public names are imported when they are used: torch alone takes seconds, and `samc --help` needs none of it."""
-    if name == "streams":
-        return importlib.import_module("samc.streams")
-    if name == "Memory":
-        name = "EpisodicMemory"
-    if name not in NAMES:
-        raise AttributeError(f"module 'samc' has no attribute {name!r}")
-    return getattr(importlib.import_module(NAMES[name]), name)
+    if not name.startswith("_"):
+        if importlib.util.find_spec(f"samc.{name}"):
+            return importlib.import_module(f"samc.{name}")
+        home = importlib.import_module(HOME_OF.get(name, "samc.learners"))  # where a method that was added is, too
+        if hasattr(home, name):
+            return getattr(home, name)
+    raise AttributeError(f"module 'samc' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -8,6 +8,7 @@ import inspect
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from types import NoneType, UnionType
@@ -76,7 +77,9 @@ class Settings:
         """What was given over what a preset says over the defaults; a name that the method does not have is refused."""
         for name in given:
             if name not in cls.names():
-                raise ConfigError(f"{method} has no {flag(name)}; it takes {', '.join(map(flag, cls.names()))}")
+                close = get_close_matches(name, cls.names(), n=1, cutoff=0.5)
+                hint = f"did you mean {flag(close[0])}? it" if close else "it"
+                raise ConfigError(f"{method} has no {flag(name)}; {hint} takes {', '.join(map(flag, cls.names()))}")
         settings = cls(**{**(preset or {}), **given})
         for name, remedy in settings.idle().items():
             if name in given:

@@ -81,6 +81,7 @@ def run(
         "model": type(learner).__name__.lower(),
         "seed": getattr(learner, "seed", None),
         "buffer_size": memory.get("budget_images"),
+        **(learner.settings.as_dict() if hasattr(learner, "settings") else {}),
     }
     seconds = learner.seconds() | clock.seconds()  # waits for the device, so that the total below is a true one
     counts = {

@@ -109,7 +109,10 @@ def located(path: Path) -> Path:
     if path.is_dir() and not (path / FILE).exists():
         if (path / RECORD).exists():
             model = RunRecord.load(path).config["model"]
-            raise DataError(f"the run in {path} left no {FILE}: {model} keeps no images, or it was removed")
+            raise DataError(
+                f"the run in {path} left no {FILE}: {model} keeps no images, it was removed, or the "
+                f"record was saved from Python: then learner.memory.save({str(path / FILE)!r}) writes it"
+            )
         within = folders_with(FILE, path)
         raise DataError(f"{path} holds no {FILE}; name {within[0] if within else 'the folder of a run'}")
     return path / FILE if path.is_dir() else path

@@ -113,7 +113,7 @@ def check_flags(name: str, jobs: int | None, address: str | None, gpus: float | 
     if jobs is not None and jobs < 1:
         raise ConfigError(f"--jobs is at least 1, got {jobs}")
     if name == "local" and (address is not None or gpus is not None):
-        raise ConfigError("--address and --gpus are for --engine ray; add it or leave them out")
+        raise ConfigError("--address and --gpus are for --executor ray; add it or leave them out")
 
 
 def make_executor(

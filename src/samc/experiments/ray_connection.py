@@ -28,7 +28,7 @@ def import_ray() -> Any:
         import ray  # noqa: PLC0415
         import ray.util.queue  # noqa: PLC0415
     except ImportError:
-        raise ConfigError("--engine ray needs Ray: pip install 'samc[ray]'") from None
+        raise ConfigError("--executor ray needs Ray: pip install 'samc[ray]'") from None
     return ray
 
 

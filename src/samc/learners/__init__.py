@@ -70,7 +70,9 @@ def build(config: RunConfig, stream: Stream, device: torch.device) -> NetworkLea
 
 def described(name: str) -> str:
     """A method in one line: the first of its own file."""
-    return (inspect.getdoc(inspect.getmodule(method(name))) or "").splitlines()[0]
+    kind = method(name)
+    text = inspect.getdoc(inspect.getmodule(kind)) or kind.__doc__ or name
+    return text.strip().splitlines()[0]
 
 
 __all__ = ["LEARNERS", "Learner", "NetworkLearner", "StepStats", "build", "configure", "described", "method"]

@@ -17,7 +17,7 @@ from samc.errors import ConfigError
 from samc.learners.inputs import Images, Inputs, Labels, TaskId
 from samc.memory import Selection
 from samc.models import Classifier, Heads, probe
-from samc.models.backbones import build_backbone
+from samc.models.backbones import TimmBackbone, build_backbone
 from samc.models.classifier import in_mode
 from samc.models.start import seeded
 from samc.streams.base import Task
@@ -134,6 +134,8 @@ class NetworkLearner(Inputs):
             backbone = model
             if backbone is None:
                 backbone = build_backbone(self.settings.backbone, self.image_shape, weights=self.settings.weights)
+            if hasattr(backbone, "forward_features"):  # as timm's have: forward would pool, or classify
+                backbone = TimmBackbone(backbone)
             found = probe(backbone, self.image_shape)
             heads = self.heads(found.width, self.num_classes, self.seed)
         classifier = Classifier(backbone, heads, found, self.mean, self.std)

@@ -119,9 +119,11 @@ class SAMC(RehearsalLearner):
     def end_task(self, task: Task) -> None:
         """Line 16: ξ ← OPT_ξ(ξ, M_t, D_t, β): a few steps of SGD from masked to true images of this task."""
         super().end_task(task)
-        steps = self.settings.autoencoder_steps if self.autoencoder else 0
+        steps = self.settings.autoencoder_steps
+        if self.autoencoder is None or not steps:
+            return
         rows = torch.randint(len(task.x), (AUTOENCODER_BATCH * steps,), generator=self.random)
-        for some in rows.split(SALIENCY_BATCH) if steps else ():
+        for some in rows.split(SALIENCY_BATCH):
             with self.clock("autoencoder"):
                 batch = self.as_batch(task.x[some], task.y[some], task.id)
                 kept, _ = self.select(byte_maps(batch.x, batch.y, task=task.id, **self.explained)[0].cpu().numpy())

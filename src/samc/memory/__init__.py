@@ -6,6 +6,9 @@ from samc.memory.codec import Codec
 from samc.memory.codecs import parse_codec
 from samc.memory.selection import Selection, full_selection, select
 
+Memory = EpisodicMemory
+# its name for users: samc.Memory
+
 __all__ = [
     "Accounting",
     "Budget",

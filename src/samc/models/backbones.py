@@ -72,12 +72,12 @@ def describe_features(features: object) -> Literal["map", "tokens", "vector"]:
 
 
 class TimmBackbone(nn.Module):
-    """What comes before the pooling of one of timm's networks."""
+    """What comes before the pooling of one of timm's networks, or of any other with `forward_features`."""
 
     def __init__(self, network: nn.Module):
         super().__init__()
         self.network: Any = network
-        self.channels_last = getattr(network, "output_fmt", "NCHW") == "NHWC"
+        self.gives_nhwc = getattr(network, "output_fmt", "NCHW") == "NHWC"
         class_token = getattr(network, "cls_token", None)
         # not each of timm's networks with class tokens says how many
         self.num_prefix_tokens: int = getattr(
@@ -88,7 +88,7 @@ class TimmBackbone(nn.Module):
         features = self.network.forward_features(x)
         if not isinstance(features, Tensor):
             return features  # some give a list, which describe_features refuses
-        if self.channels_last and features.dim() == 4:
+        if self.gives_nhwc and features.dim() == 4:
             return features.permute(0, 3, 1, 2)
         if features.dim() == 3 and features.shape[1] == self.num_prefix_tokens:
             return features.mean(1)  # class tokens alone: no grid is left

@@ -38,6 +38,8 @@ class Heads(nn.Module):
 
     def assign(self, task: int, classes: Sequence[int]) -> None:
         """Say which classes a task chooses between."""
+        if min(classes, default=0) < 0:
+            raise ConfigError(f"classes are whole numbers from 0; task {task} has {min(classes)}")
         if self.grows and max(classes, default=0) >= self.num_classes:
             self.grow(max(classes) + 1)
         if not all(0 <= label < self.num_classes for label in classes):
