@@ -128,6 +128,7 @@ def test_a_run_writes_a_record_and_shows_a_table(samc, tmp_path):
     assert f"{record['memory']['memory_bytes']:,}" in out
 
 
+@pytest.mark.slow
 def test_the_same_command_twice_gives_the_same_record(samc, tmp_path):
     for folder in ("a", "b"):
         assert samc("run", *QUICK, "--out", folder, "--autoencoder-steps", 2)[0] == 0
@@ -309,6 +310,7 @@ def test_the_module_is_the_command():
     assert found.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_budget_in_bytes_is_one_of_the_terms(samc, tmp_path):
     records = []
     for budget in ("5KB/task", "9KB"):
@@ -331,6 +333,7 @@ def test_models_has_one_line_for_each(samc):
     assert all(len(line) > 60 for line in lines)
 
 
+@pytest.mark.slow
 def test_report_shows_runs_side_by_side(samc):
     for seed in (0, 1):
         assert samc("run", *QUICK, "--autoencoder-steps", 2, "--seed", seed, "--out", f"runs/{seed}")[0] == 0

@@ -60,6 +60,7 @@ def config_of(record):
     return RunConfig.from_dict(record.config, LEARNERS[record.config["model"]].Settings)
 
 
+@pytest.mark.slow
 def test_every_record_of_the_store_is_found_by_its_job():
     store = RecordStore(ROOT / "results" / "paper")
     paths = sorted(store.folder.rglob("record.json"))

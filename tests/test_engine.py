@@ -478,6 +478,7 @@ def test_empty_constraints_are_refused():
         GEM(4, (3, 12, 12), constraints="")
 
 
+@pytest.mark.slow
 def test_the_mean_constraint_is_a_gems():
     from samc.learners.agem import AGEM
 

@@ -94,6 +94,7 @@ def test_files_next_to_the_record():
     assert without_seconds(replace(end.record, diagnosis=None)) == without_seconds(learn(job, None, CPU).record)
 
 
+@pytest.mark.slow
 def test_kept_memories_are_those_of_the_learner(tmp_path):
     (tmp_path / "memory.samc").write_bytes(
         learn(replace(tiny("gem"), keep_memory=True), None, CPU).files["memory.samc"]
@@ -101,6 +102,7 @@ def test_kept_memories_are_those_of_the_learner(tmp_path):
     assert sum(EpisodicMemory.load(tmp_path / "memory.samc").images_per_task.values()) == 20
 
 
+@pytest.mark.slow
 def test_held_out_images_are_training_images_that_are_not_learnt_from():
     tested, held = (learn(tiny(tested_on=where), None, CPU).record for where in ("test", "held-out"))
     assert tested.fingerprint["training_images"] == [32, 32]

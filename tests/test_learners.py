@@ -223,6 +223,7 @@ def test_kept_pixels_survive_the_way_through_memory(codec):
     assert stats.kept.masks[~speaking].all() or subject.memory.codec.gist
 
 
+@pytest.mark.slow
 def test_a_common_budget_is_shared_out_as_tasks_arrive():
     subject = learner("samc", memory_bytes="2KB", **PAPER | {"threshold": 0.0, "completion": "telea"})
     for step in range(3):

@@ -279,6 +279,7 @@ def test_an_original_is_known_by_its_kept_pixels():
     assert matching_originals(image, mask & False, originals).tolist() == []
 
 
+@pytest.mark.slow
 def test_the_tools_on_what_a_run_leaves(samc, tmp_path):
     x = smooth_images(60, (3, 16, 16), 0).transpose(0, 2, 3, 1)
     np.savez("tiny.npz", x=x, y=np.arange(60) % 4)

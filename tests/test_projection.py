@@ -39,6 +39,7 @@ def test_a_gradient_inside_the_cone_is_returned_itself():
     assert project(gradient, torch.eye(2), margin=0.5) is gradient
 
 
+@pytest.mark.slow
 def test_a_thousand_random_problems():
     rng = np.random.default_rng(0)
     for _ in range(1000):

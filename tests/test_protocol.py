@@ -83,6 +83,7 @@ def small_run(seed=0, **settings):
     return run(stream, learner)
 
 
+@pytest.mark.slow
 def test_the_record_has_all_its_keys_and_survives_the_disk(tmp_path):
     record = small_run()
     path = record.save(tmp_path)
@@ -183,6 +184,7 @@ def test_a_file_that_is_nothing_like_a_record_is_refused(text, tmp_path):
         RunRecord.load(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_full_disk_costs_no_data(tmp_path, monkeypatch):
     record = small_run()
     (tmp_path / "record.json").write_text("earlier")

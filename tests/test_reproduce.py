@@ -63,6 +63,7 @@ def test_every_item_knows_its_runs():
     assert ten == {"finetune", "ewc", "lwf", "icarl", "gem", "er", "mer", "ebm", "eec", "samc"}
 
 
+@pytest.mark.slow
 def test_items_share_runs():
     of = {name: {job.name for job in ITEMS[name].jobs(["split-cifar100"]).values()} for name in ITEMS}
     assert len(of["table1"] & of["table2"]) == 5  # the paper's SAMC
@@ -72,6 +73,7 @@ def test_items_share_runs():
     assert not of["grid"] & of["table1"]  # which are judged on other images
 
 
+@pytest.mark.slow
 def test_the_grid_never_sees_the_test_images():
     for stream in STREAMS:
         jobs = ITEMS["grid"].jobs([stream])

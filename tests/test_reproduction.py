@@ -361,6 +361,7 @@ def test_the_theory_over_all_steps_and_images(tmp_path):
         publish(item, {key: replace(made, diagnosis=None) for key, made in results.items()}, tmp_path, {})
 
 
+@pytest.mark.slow
 def test_the_grids_best_point_can_be_pasted(tmp_path):
     item = ITEMS["grid"]
 

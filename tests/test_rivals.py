@@ -293,6 +293,7 @@ def test_er_learns_the_batch_and_as_many_remembered_images_in_one_step():
     torch.testing.assert_close(parameters(subject), expected, atol=1e-6, rtol=0)
 
 
+@pytest.mark.slow
 def test_mer_with_one_batch_and_gamma_one_is_plain_sgd_on_batch_and_memory():
     mer, er = learner("mer", lr=0.05, meta_lr=1.0), learner("er", lr=0.05)
     for task in range(3):
@@ -303,6 +304,7 @@ def test_mer_with_one_batch_and_gamma_one_is_plain_sgd_on_batch_and_memory():
     assert torch.equal(parameters(mer), parameters(er))
 
 
+@pytest.mark.slow
 def test_mers_update_equals_the_sequence_by_hand():
     subject = learner("mer", lr=0.1, meta_lr=0.3, within_meta_lr=0.6, meta_batches=2, inner_steps=3)
     for step in range(2):
@@ -413,6 +415,7 @@ def test_eecs_store_stays_in_its_budget_and_its_pseudo_images_carry_the_right_la
     assert report["bytes_by_part"]["decoders"] == 3 * 4 * weights
 
 
+@pytest.mark.slow
 def test_eec_weighs_pseudo_images_by_what_painting_cost_and_by_their_age():
     subject = learner("eec", lr=0.05, encoder_steps=2)
     stream = coloured_squares(per_class=10)
@@ -460,6 +463,7 @@ def test_eecs_decay_is_the_share_of_accuracy_that_painting_costs(monkeypatch):
     assert subject.decay == {0: pytest.approx(1 - 0.6 / 0.8)}
 
 
+@pytest.mark.slow
 def test_eec_survives_a_network_that_has_diverged():
     subject = learner("eec", lr=1e6, encoder_steps=2)
     stream = coloured_squares(per_class=10)

@@ -125,6 +125,7 @@ def test_networks_that_are_made_at_once_start_as_they_would_alone():
     assert not torch.equal(made[0], made[1])
 
 
+@pytest.mark.slow
 def test_without_a_place_the_folder_is_named_by_the_seeds(samc, tmp_path):
     assert samc("run", "--model", "finetune", *QUICK, "--seeds", "1-2")[0] == 0
     (folder,) = (tmp_path / "runs").iterdir()
@@ -168,6 +169,7 @@ def test_what_is_there_already_stops_everything_before_training(samc, tmp_path, 
     assert (tmp_path / "here" / "seed1" / file).read_text() == "precious"
 
 
+@pytest.mark.slow
 def test_a_finished_seed_outlives_an_interrupt(samc, tmp_path, monkeypatch):
     step = Engine.step
 
