@@ -6,7 +6,6 @@ same. What a learner calls here says what is computed, never how.
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import TypeVar
 
 import torch
 from jaxtyping import Float
@@ -23,7 +22,6 @@ from samc.engine.graphs import Constants, CudaGraphCache
 from samc.engine.program import compile_program
 from samc.models.classifier import Batch, Classifier, in_mode
 
-Result = TypeVar("Result")
 FAST = {"cpu": "a core per past task, gradients by hand", "cuda": "all past tasks in one recorded batch"}
 PLAIN = {"cpu": "one past task after the other by autograd", "cuda": "one past task after the other, as a graph"}
 
