@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check bench rivals clean
+.PHONY: setup demo test lint check bench rivals clean
 
 setup: .venv/installed
 
@@ -19,11 +19,14 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -n 2
 
-# style, types and the tests that are quick, in about a minute
-check: setup
+# style and types
+lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# before a commit: style, types and the tests that are quick, in about a minute
+check: lint
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"
 
 # each claim about speed, measured on this machine into benchmarks/results; what needs a GPU is only tried without one
