@@ -105,7 +105,7 @@ def test_all_is_everything_but_the_grid_unless_quick():
         (("table1", "--quick", "--jobs", "0"), "--jobs is at least 1, got 0"),
         (("table1", "--quick", "--engine", "rai"), "unknown engine 'rai': did you mean 'ray'?"),
         (("table1", "--quick", "--executor", "rai"), "unknown engine 'rai': did you mean 'ray'?"),
-        (("table1", "--quick", "--gpus", "0.2"), "--address and --gpus are for --engine ray"),
+        (("table1", "--quick", "--gpus", "0.2"), "--address and --gpus are for --executor ray"),
         (("table1", "--seeds", "4-0"), "a range goes upwards; write 0-4"),
         (("table1", "--seeds", ""), "--seeds cannot be ''"),
         (("table1", "--models", ""), "unknown model ''"),

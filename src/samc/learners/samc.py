@@ -67,12 +67,8 @@ class SAMC(RehearsalLearner):
     def setup(self) -> None:
         super().setup()
         self.rule = choose_rule(self.settings.replay, self.settings)
-        self.explained = {
-            "model": self.model,
-            "target": self.settings.saliency_target,
-            "mode": self.settings.saliency_mode,
-            "infer": self.engine.features,
-        }  # by Grad-CAM
+        target, mode = self.settings.saliency_target, self.settings.saliency_mode  # of Grad-CAM
+        self.explained = {"model": self.model, "target": target, "mode": mode, "infer": self.engine.features}
         fill, learnt = parse_completion(self.settings.completion)
         if self.stored.codec.gist:
             fill = unchanged  # a gist is better than any guess: completion starts from it
