@@ -361,3 +361,24 @@ def test_a_full_memory_holds_the_newest_images_or_a_sample(name, own):
 def test_a_task_that_was_never_seen_cannot_be_asked_about():
     with pytest.raises(ConfigError, match=r"task 3 has not been seen yet; known: \[\]"):
         samc.Finetune(8, SHAPE).predict(random_batch(2, SHAPE)[0], 3)
+
+
+def test_completed_memories_are_let_go_at_the_end_of_a_task_and_made_anew_by_what_was_learnt_there(monkeypatch):
+    """Once per task, and never with the autoencoder of before line 16."""
+    stream = coloured_squares(per_class=10)
+    subject = samc.SAMC(6, SHAPE, preset="paper", autoencoder_steps=2, lr=0.02)
+    recalled = []
+    recall = subject.recall
+    monkeypatch.setattr(subject, "recall", lambda: recalled.append(subject.current_task) or recall())
+    for task in stream:
+        subject.begin_task(task)
+        for x, y in task.batches(10):
+            subject.observe(x, y, task.id)
+        subject.end_task(task)
+        assert subject.past == []
+    assert recalled == [0, 1, 2]
+    before = subject.autoencoder.state_dict()["decoder.0.weight"].clone()
+    subject.observe(*next(iter(stream[2].batches(10))), 2)  # goes on after its end
+    assert recalled == [0, 1, 2, 2]
+    assert torch.equal(before, subject.autoencoder.state_dict()["decoder.0.weight"])
+    assert [memory.task for memory in subject.past] == [0, 1]

@@ -114,12 +114,9 @@ class SAMC(RehearsalLearner):
 
     def end_task(self, task: Task) -> None:
         """Line 16: ξ ← OPT_ξ(ξ, M_t, D_t, β): a few steps of SGD from masked to true images of this task."""
-        super().end_task(task)
-        steps = self.settings.autoencoder_steps
-        if self.autoencoder is None or not steps:
-            return
-        rows = torch.randint(len(task.x), (AUTOENCODER_BATCH * steps,), generator=self.random)
-        for some in rows.split(SALIENCY_BATCH):
+        steps = self.settings.autoencoder_steps if self.autoencoder else 0
+        rows = torch.randint(len(task.x), (AUTOENCODER_BATCH * steps,), generator=self.random) if steps else None
+        for some in () if rows is None else rows.split(SALIENCY_BATCH):
             with self.clock("autoencoder"):
                 batch = self.as_batch(task.x[some], task.y[some], task.id)
                 kept, _ = self.select(byte_maps(batch.x, batch.y, task=task.id, **self.explained)[0].cpu().numpy())
@@ -129,6 +126,7 @@ class SAMC(RehearsalLearner):
                 coarse, _ = self.completion.coarse(seen, masks)
                 for pair in zip(coarse.split(AUTOENCODER_BATCH), batch.x.split(AUTOENCODER_BATCH), strict=True):
                     self.engine.recorded(self.completion.learn, *pair, lr=self.settings.autoencoder_lr)
+        super().end_task(task)  # only now: memories are completed by what was learnt here
 
     def extra_parts(self) -> dict[str, int]:
         weights = self.autoencoder.state_dict() if self.autoencoder else {}
