@@ -1,6 +1,8 @@
 """Any network: every method learns it, saves it and loads it; gradients and statistics are those of a plain loop."""
 
 import copy
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
@@ -314,6 +316,41 @@ def test_a_batch_that_leaves_batch_norm_one_value_says_so():
     learner = samc.ER(6, (3, 2, 2), model=Small())
     with pytest.raises(samc.UserError, match="a batch of 1 leaves batch norm one value per channel"):
         learner.observe(x[..., :2, :2], torch.tensor([0]), 0)
+
+
+class TimmLike(nn.Module):
+    """A network whose forward pass pools and classifies, as timm's do."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.fc = Small(), nn.Linear(8, 1000)
+
+    def forward_features(self, x):
+        return self.body(x)
+
+    def forward(self, x):
+        return self.fc(self.forward_features(x).mean((2, 3)))
+
+
+def test_a_network_with_forward_features_is_taken_before_its_pooling():
+    network = TimmLike()
+    learner = samc.SAMC(6, SHAPE, model=network)
+    assert learner.model.found.kind == "map"
+    assert learner.model.found.grid == (8, 8)
+    x = torch.rand(2, *SHAPE)
+    network.eval()
+    assert torch.equal(learner.engine.features(x), network.body(x))
+    for seed in range(2):  # its own classifier has no part in anything
+        learner.observe((x * 255).byte(), torch.tensor([0, 1]), seed // 2)
+    assert torch.equal(network.fc.weight, learner.model.backbone.network.fc.weight)
+
+
+@pytest.mark.slow
+def test_a_class_is_no_network():
+    """In a process of its own: here types are checked before the constructor sees them."""
+    code = "import samc, torch; samc.ER(6, (3, 8, 8), model=torch.nn.Identity)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "ConfigError: model is an nn.Module, made and ready; got <class" in run.stderr
 
 
 def test_weights_go_with_a_backbone_by_name():

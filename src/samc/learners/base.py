@@ -110,6 +110,8 @@ class NetworkLearner(Inputs):
         self.settings: Any = self.Settings.made(settings, method, known)
         if image_shape is None or len(image_shape) != 3 or min(image_shape) < 1:
             raise ConfigError(f"image_shape is (channels, height, width), such as (3, 32, 32); got {image_shape}")
+        if model is not None and not isinstance(model, nn.Module):
+            raise ConfigError(f"model is an nn.Module, made and ready; got {model!r}")
         if model is not None and self.settings.weights is not None:
             raise ConfigError("weights go with a backbone by name; load them into your model before you pass it")
         if model is not None:
