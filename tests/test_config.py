@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import samc
-from samc.cli.flags import GroupedCommand, all_settings, defaults_of, described_flags
+from samc.cli.flags import GroupedCommand, all_settings, described_flags
 from samc.config import RunConfig, Terms, check_setting, flag, preset_values, presets, setting_fields
 from samc.errors import ConfigError
 from samc.learners import LEARNERS, NetworkLearner, configure
@@ -214,7 +214,7 @@ def test_a_range_error_has_the_same_words_from_python_and_from_the_command_line(
 @pytest.mark.parametrize("name", LEARNERS)
 def test_python_and_the_flags_have_the_same_defaults(name):
     learner = LEARNERS[name]
-    defaults = defaults_of(learner.Settings)
+    defaults = {item.name: item.default for item in setting_fields(learner.Settings)}
     parameters = inspect.signature(learner).parameters
     assert not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     assert {setting: parameters[setting].default for setting in learner.Settings.names()} == defaults

@@ -7,7 +7,7 @@ stand in one `setting(...)` and nowhere else.
 import inspect
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, asdict, dataclass, field, fields
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -163,12 +163,8 @@ def resolve(given: Mapping[str, Any], method: type[Settings]) -> tuple[RunConfig
     terms = {name: value for name, value in values.items() if name in RunConfig.names() and name not in given}
     own = {name: value for name, value in given.items() if name not in RunConfig.names() or name in method.names()}
     settings = method.made(own, base.model, {name: value for name, value in values.items() if name in method.names()})
-    config = RunConfig(**{**base_values(base), **terms}, settings=settings)
+    config = replace(base, **terms, settings=settings)
     return config, {name: value for name, value in values.items() if name not in given}
-
-
-def base_values(config: RunConfig) -> dict[str, Any]:
-    return {item.name: getattr(config, item.name) for item in setting_fields(RunConfig)}
 
 
 def setting_fields(kind: type[Settings]) -> list[Field]:

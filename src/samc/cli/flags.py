@@ -46,10 +46,6 @@ def parameter(name: str, annotation: Any, meaning: str) -> inspect.Parameter:
     )
 
 
-def defaults_of(settings: type[Settings]) -> dict[str, Any]:
-    return {item.name: item.default for item in setting_fields(settings)}
-
-
 def described_flags(settings: type[Settings]) -> list[tuple[str, str]]:
     """Each flag of some settings with its meaning and default."""
     return [(flag(item.name), item.metadata["help"] + default_text(item.default)) for item in setting_fields(settings)]

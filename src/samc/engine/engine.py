@@ -119,12 +119,12 @@ class Engine:
             self.space = torch.empty(len(groups), self.length)
             self.views = [self.grad_views(row) for row in self.space]
         rows = self.space[: len(groups)]
-        self.model.train()
         if self.program is None or self.single_value(sizes):
             for views, group, precision in zip(self.views, groups, precisions, strict=False):
                 with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
                     loss = plain.gradient_into(views, self.model, group)
             return rows, loss
+        self.model.train()
         losses, moments = cpu.gradients(self.model, self.program, groups, self.views[: len(groups)], precisions)
         self.running_stats.update(sizes, moments)
         return rows, losses[-1]

@@ -29,11 +29,11 @@ class MaskedCodec(Codec):
 
     def mask_bytes(self, selection: Selection, row: int) -> bytes:
         """The mask of one image of a selection, as it is stored."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how masks are written")
+        raise TypeError(f"{type(self).__name__} does not say how masks are written")
 
     def read_mask(self, blob: bytes) -> tuple[Bool[np.ndarray, "h w"], int]:
         """The mask at the beginning of a blob, and how many bytes it took."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how masks are read")
+        raise TypeError(f"{type(self).__name__} does not say how masks are read")
 
     @property
     def fixed_bytes(self) -> int:

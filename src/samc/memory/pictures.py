@@ -35,11 +35,11 @@ class PictureCodec(Codec):
         self.blob_bytes: int | None = None
 
     def compress(self, picture: UInt8[np.ndarray, "h w *c"]) -> bytes:
-        raise NotImplementedError(f"{type(self).__name__} does not say how pictures are written")
+        raise TypeError(f"{type(self).__name__} does not say how pictures are written")
 
     def as_file(self, blob: bytes) -> bytes:
         """The bytes of a file that any decoder reads."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how pictures are read")
+        raise TypeError(f"{type(self).__name__} does not say how pictures are read")
 
     def encode(self, images: UInt8[np.ndarray, "b c h w"], selection: Selection) -> list[bytes]:
         return [self.compress(as_picture(image)) for image in images]
