@@ -12,7 +12,7 @@ import torch
 
 import samc
 from samc.cli import main
-from samc.learners.rules import sample
+from samc.learners.sampling import sample
 
 ROOT = Path(samc.__file__).parents[2]
 BLOCKS = re.findall(r"^```(python|sh)\n(.*?)^```$", (ROOT / "docs" / "guide.md").read_text(), flags=re.M | re.S)

@@ -38,11 +38,15 @@ def setting(
     below: Number | None = None,
     hint: str = "",
     group: Group = "method",
+    before: Any = None,
 ) -> Any:
-    """A field with its meaning, its range and what is a good value (`hint`), which the error for another one says."""
+    """A field with its meaning, its range and what is a good value (`hint`), which the error for another one says.
+
+    `before` is how runs went before there was this setting, which their records do not state.
+    """
     meaning = f"{meaning}: {' or '.join(choices)}" if choices else meaning
     bounds = {"least": least, "above": above, "most": most, "below": below}
-    metadata = {"help": meaning, "choices": choices, "bounds": bounds, "hint": hint, "group": group}
+    metadata = {"help": meaning, "choices": choices, "bounds": bounds, "hint": hint, "group": group, "before": before}
     return field(default=default, metadata=metadata)
 
 
@@ -194,6 +198,10 @@ def check(item: Field, kind: Any, value: Any) -> None:
     if metadata["choices"]:
         if value not in metadata["choices"]:
             raise unknown(name, str(value), metadata["choices"])
+        return
+    if bool in wanted:
+        if not isinstance(value, bool):
+            raise ConfigError(f"{name} is true or false, got {value!r}{hint}")
         return
     numeric = float in wanted or int in wanted
     if numeric:

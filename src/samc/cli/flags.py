@@ -40,7 +40,9 @@ def all_settings() -> Iterator[tuple[str, Field, Any]]:
 
 
 def parameter(name: str, annotation: Any, meaning: str) -> inspect.Parameter:
-    option = typer.Option(flag(name), help=meaning, show_default=False)
+    switch = bool in (get_args(annotation) or (annotation,))
+    spelt = f"{flag(name)}/{flag(f'no_{name}')}" if switch else flag(name)
+    option = typer.Option(spelt, help=meaning, show_default=False)
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[annotation, option]
     )

@@ -32,7 +32,7 @@ class Plan:
     def __init__(self, sizes: Sequence[int], device: torch.device):
         starts, counts = torch.tensor([0, *accumulate(sizes)], dtype=torch.int32), torch.tensor(sizes)
         self.starts = starts.to(device)
-        self.weights = torch.repeat_interleave(1 / counts, counts).to(device)
+        self.shares = torch.repeat_interleave(1 / counts, counts).to(device)
         # images of a group side by side, filled up with one that does not exist
         places = torch.arange(max(sizes))[None]
         self.members = torch.where(places < counts[:, None], places + starts[:-1, None], sum(sizes)).to(device)
@@ -45,12 +45,12 @@ class Plan:
 class FoldedBatch:
     """One folded batch on its way through the program."""
 
-    def __init__(self, folding: "Folding", plan: Plan, rows: Float[Tensor, "g p"], precision: str):
+    def __init__(self, folding: "Folding", plan: Plan, rows: Float[Tensor, "g p"], precision: str, back: bool = True):
         self.folding = folding
         self.plan = plan
         self.rows = rows
         self.dtype = PRECISIONS[precision]
-        self.weights = folding.weights(self.dtype)
+        self.weights = folding.weights(self.dtype, back)
         self.moments: Moments = {}
         # every layer depends on it, so that autograd goes back through all of them though no parameter requires a grad
         self.anchor = torch.zeros(0, device=rows.device, requires_grad=True)
@@ -154,17 +154,21 @@ class Folding:
         x: Float[Tensor, "b c h w"],
         y: Tensor,
         masks: Tensor,
-        weights: Tensor | None = None,
+        shares: Tensor | None = None,
+        held: tuple[Tensor, Tensor] | None = None,
     ) -> tuple[Float[Tensor, "g p"], Float[Tensor, "g"], list[Moments]]:
-        """Rows, losses and batch moments of all groups: in one batch, or in as few as memory allows."""
+        """Rows, losses and batch moments of all groups: in one batch, or in as few as memory allows.
+
+        `held` is as in `Classifier.loss`, for a single group.
+        """
         x = self.model.normalised(x.contiguous(memory_format=torch.channels_last))
         rows = torch.empty(len(sizes), self.length, device=x.device)
         losses, moments, first = [], [], 0
         for groups in chunks(sizes, x.shape[2] * x.shape[3], precisions):
             part = slice(first, first := first + sum(sizes[groups]))
-            some = None if weights is None else weights[part]
+            some = None if shares is None else shares[part]
             loss, seen = self.fold(
-                rows[groups], sizes[groups], precisions[groups.start], x[part], y[part], masks[part], some
+                rows[groups], sizes[groups], precisions[groups.start], x[part], y[part], masks[part], some, held
             )
             losses.append(loss)
             moments.append(seen)
@@ -172,17 +176,28 @@ class Folding:
 
     def fold(
         self, rows: Float[Tensor, "g p"], sizes: tuple[int, ...], precision: str, x: Float[Tensor, "b c h w"],
-        y: Tensor, masks: Tensor, weights: Tensor | None = None,
+        y: Tensor, masks: Tensor, shares: Tensor | None = None, held: tuple[Tensor, Tensor] | None = None,
     ) -> tuple[Float[Tensor, "g"], Moments]:  # fmt: skip
         """Forward and back; fills the rows, returns the losses of the groups and their batch moments."""
         self.compile(x, PRECISIONS[precision])
-        plan = self.constants.get(("plan", sizes), lambda: Plan(sizes, x.device))
+        plan = self.plan(sizes, x.device)
         batch = FoldedBatch(self, plan, rows, precision)
         with torch.enable_grad():
             features = batch.forward(x)
-        losses, grads = self.head(batch, features.detach(), y, masks, plan.weights if weights is None else weights)
+        losses, grads = self.head(batch, features.detach(), y, masks, plan.shares if shares is None else shares, held)
         torch.autograd.grad(features, batch.anchor, grads, allow_unused=True)
         return losses, batch.moments
+
+    def plan(self, sizes: tuple[int, ...], device: torch.device) -> Plan:
+        return self.constants.get(("plan", sizes), lambda: Plan(sizes, device))
+
+    @torch.no_grad()
+    def batch_logits(self, x: Float[Tensor, "b c h w"], plan: Plan) -> Float[Tensor, "b n"]:
+        """Logits of all classes on the statistics of these very images; no running statistics move."""
+        x = self.model.normalised(x.contiguous(memory_format=torch.channels_last))
+        self.compile(x, torch.float32)
+        features = FoldedBatch(self, plan, x.new_empty(0, 0), "float32", back=False).forward(x)
+        return self.model.heads.linear(features.mean((2, 3)))
 
     def compile(self, x: Float[Tensor, "b c h w"], dtype: torch.dtype | None) -> None:
         """Make the kernels ready for gradients from such images, or, with None, for inference on them."""
@@ -193,15 +208,25 @@ class Folding:
 
     @torch.no_grad()
     def head(
-        self, batch: FoldedBatch, features: Tensor, y: Tensor, masks: Tensor, weights: Tensor
+        self,
+        batch: FoldedBatch,
+        features: Tensor,
+        y: Tensor,
+        masks: Tensor,
+        shares: Tensor,
+        held: tuple[Tensor, Tensor] | None,
     ) -> tuple[Float[Tensor, "g"], Float[Tensor, "b c h w"]]:
         """The losses of the groups and the gradient at the features; by hand, since each group has a row of its own."""
         linear, pooled, by_group = self.model.heads.linear, features.float().mean((2, 3)), batch.plan.by_group
         logits = F.linear(pooled, linear.weight, linear.bias)
         log_probs = logits.masked_fill(~masks, -torch.inf).log_softmax(1)
         right = y[:, None] == torch.arange(log_probs.shape[1], device=y.device)
-        losses = -torch.where(right, log_probs, 0).sum(1) * weights
-        grads = (log_probs.exp() - right.float()) * weights[:, None]
+        losses = -torch.where(right, log_probs, 0).sum(1) * shares
+        grads = (log_probs.exp() - right.float()) * shares[:, None]
+        if held is not None:
+            away, weights = logits - held[0], held[1] / len(y)
+            losses += away.square() @ weights
+            grads += 2 * away * weights
         grads_by_group = by_group(grads)
         batch.place(linear.weight).copy_((grads_by_group.mT @ by_group(pooled)).flatten(1))
         batch.place(linear.bias).copy_(grads_by_group.sum(1))

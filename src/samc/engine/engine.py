@@ -6,6 +6,7 @@ same. What a learner calls here says what is computed, never how.
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -24,6 +25,13 @@ from samc.models.classifier import Batch, Classifier, in_mode
 
 FAST = {"cpu": "a core per past task, gradients by hand", "cuda": "all past tasks in one recorded batch"}
 PLAIN = {"cpu": "one past task after the other by autograd", "cuda": "one past task after the other, as a graph"}
+
+
+class Held(NamedTuple):
+    """Logits that are held to another network's: whose, and how much each class counts (`Classifier.loss`)."""
+
+    teacher: "Engine"
+    weights: Float[Tensor, "n"]
 
 
 class Engine:
@@ -71,22 +79,31 @@ class Engine:
 
     def step(self, gradient: Float[Tensor, "p"], lr: float) -> None:
         """One step of plain SGD."""
+        self.recorded(self.descend, gradient, lr=lr)
+
+    def descend(self, gradient: Float[Tensor, "p"], *, lr: float) -> tuple[()]:
         descend(self.parameters, gradient, lr)
+        return ()
 
     def gradient(
-        self, batches: Sequence[Batch], weights: Sequence[float] | None = None
+        self, batches: Sequence[Batch], weights: Float[Tensor, "b"] | None = None, held: Held | None = None
     ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
-        """The gradient of the mean loss over all images as one group; `weights`, one per batch, scale the losses."""
-        sizes = [len(batch.y) for batch in batches]
-        if self.device.type == "cpu" or self.single_value([sum(sizes)]):
-            return plain.gradient(self.model, batches, weights)
-        scales = torch.tensor([1.0] * len(sizes) if weights is None else weights) / sum(sizes)
-        shares = torch.repeat_interleave(scales, torch.tensor(sizes)).to(self.device)
-        inputs = *self.joined(batches), shares
+        """The gradient of the mean loss over all images as one group, and that loss.
+
+        `weights`, one per image, scale its loss before the mean is taken. With `held`, logits are held to a teacher's.
+        """
+        x, y, masks = self.model.joined(batches)
+        shares = plain.equal_shares(y) if weights is None else weights.to(self.device) / len(y)
+        teacher, classes = (held.teacher, (held.weights,)) if held else (None, ())
+        if self.device.type == "cpu" or self.single_value([len(y)]):
+            given = (teacher.model, *classes) if teacher else None
+            return plain.masked_gradient(self.model, x, y, masks, shares, given)
+        inputs = x, y, masks, shares, *classes
         if self.folding is None:
-            grad, loss = self.recorded(self.masked_gradient, *inputs)
+            grad, loss = self.recorded(self.masked_gradient, *inputs, teacher=teacher)
             return grad.clone(), loss.clone()
-        rows, losses = self.graphs(("one", sum(sizes)), partial(self.folded, (sum(sizes),), ("float32",)), *inputs)
+        function = partial(self.folded, (len(y),), ("float32",), teacher=teacher)
+        rows, losses = self.graphs(("one", len(y), teacher), function, *inputs)
         return rows[0], losses[0].clone()
 
     def gradients(
@@ -102,13 +119,13 @@ class Engine:
         if self.device.type == "cpu":
             return self.on_cpu(groups, sizes, precisions)
         parts = [part for group in memories for part in group]
-        known = [(self.model.heads.version,), *((id(part.x), id(part.y), part.task) for part in parts)]
+        known = [self.model.heads.version, *(id(values) for part in parts for values in part)]
         if known != self.known:  # which stays the same for a whole task
             self.parts = parts  # held, so that no other gets their id
-            self.known, self.past = known, self.joined(parts)
+            self.known, self.past = known, self.model.joined(parts)
         folded = self.folding is not None and not self.single_value(sizes)
         function = partial(self.together, self.folded if folded else self.one_by_one, sizes, precisions)
-        rows, losses = self.graphs(("many", sizes), function, *self.past, *self.joined([batch]))
+        rows, losses = self.graphs(("many", sizes), function, *self.past, *self.model.joined([batch]))
         return rows, losses[-1].clone()
 
     def on_cpu(
@@ -122,7 +139,7 @@ class Engine:
         if self.program is None or self.single_value(sizes):
             for views, group, precision in zip(self.views, groups, precisions, strict=False):
                 with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-                    loss = plain.gradient_into(views, self.model, group)
+                    loss = plain.gradient_into(views, self.model, *self.model.joined(group))
             return rows, loss
         self.model.train()
         losses, moments = cpu.gradients(self.model, self.program, groups, self.views[: len(groups)], precisions)
@@ -133,12 +150,6 @@ class Engine:
         parts = row.split([parameter.numel() for parameter in self.parameters])
         return {parameter: part.view_as(parameter) for part, parameter in zip(parts, self.parameters, strict=True)}
 
-    def joined(self, batches: Sequence[Batch]) -> tuple[Tensor, Tensor, Tensor]:
-        """Images, labels, and among which classes each image's is."""
-        tasks = [torch.full_like(batch.y, batch.task) for batch in batches]
-        x, y = torch.cat([batch.x for batch in batches]), torch.cat([batch.y for batch in batches])
-        return x, y, self.model.heads.masks(torch.cat(tasks))
-
     def together(
         self, gradients: Callable[..., tuple[Tensor, Tensor]], sizes: tuple[int, ...], precisions: tuple[str, ...],
         *images: Tensor,
@@ -148,12 +159,17 @@ class Engine:
 
     def folded(
         self, sizes: tuple[int, ...], precisions: tuple[str, ...], x: Tensor, y: Tensor, masks: Tensor,
-        weights: Tensor | None = None,
+        shares: Tensor | None = None, held: Tensor | None = None, *, teacher: "Engine | None" = None,
     ) -> tuple[Float[Tensor, "g p"], Float[Tensor, "g"]]:  # fmt: skip
         """On a GPU the fast way; the mode is set here, not at every step: it takes a while, and a recording has it."""
         assert self.folding is not None
         self.model.train()
-        rows, losses, moments = self.folding.gradients(sizes, precisions, x, y, masks, weights)
+        wanted = None
+        if teacher is not None and held is not None:  # of one group: all images go through the teacher together too
+            assert teacher.folding is not None
+            plan = self.folding.plan(sizes, x.device)  # of this engine, whose recordings keep it
+            wanted = teacher.folding.batch_logits(x, plan), held
+        rows, losses, moments = self.folding.gradients(sizes, precisions, x, y, masks, shares, wanted)
         self.running_stats.update(sizes, moments)
         return rows, losses
 
@@ -163,16 +179,18 @@ class Engine:
         """On a GPU the plain way: the loop of public implementations, in a form that can be recorded."""
         parts = x.split(sizes), y.split(sizes), masks.split(sizes)
         found = []
-        for size, precision, images, labels, classes in zip(sizes, precisions, *parts, strict=True):
-            shares = torch.full((size,), 1 / size, device=x.device)
+        for precision, images, labels, classes in zip(precisions, *parts, strict=True):
             with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
-                found.append(self.masked_gradient(images, labels, classes, shares))
+                found.append(self.masked_gradient(images, labels, classes, plain.equal_shares(labels)))
         rows, losses = zip(*found, strict=True)
         return torch.stack(rows), torch.stack(losses)
 
-    def masked_gradient(self, x: Tensor, y: Tensor, masks: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        self.model.train()
-        return plain.masked_gradient(self.model, x, y, masks, weights)
+    def masked_gradient(
+        self, x: Tensor, y: Tensor, masks: Tensor, shares: Tensor, held: Tensor | None = None,
+        *, teacher: "Engine | None" = None,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        given = (teacher.model, held) if teacher is not None and held is not None else None
+        return plain.masked_gradient(self.model, x, y, masks, shares, given)
 
     def single_value(self, sizes: Sequence[int]) -> bool:
         """Whether a group may end in a single value per channel, which has no variance: BatchNorm knows what to do."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 MOST_CONSTANTS = 64
-MOST_GRAPHS = 4
+MOST_GRAPHS = 8
 # kept at a time: each owns the memory that its kernels work in
 
 

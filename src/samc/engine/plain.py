@@ -8,34 +8,65 @@ from collections.abc import Mapping, Sequence
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
-from torch.nn import functional as F
 
 from samc.engine.flat import flat_gradient, gradients_into
 from samc.errors import DataError
 from samc.models.classifier import Batch, Classifier
 
 
-def gradient(
-    model: Classifier, batches: Sequence[Batch], weights: Sequence[float] | None = None
-) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+def gradient(model: Classifier, batches: Sequence[Batch]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
     """The gradient of the mean cross-entropy over all the images, each against its own task's classes; and that loss.
 
     All images go through the network as one batch; the model is left in train mode and its running batch-norm
-    statistics move once. `weights` are those of `Classifier.loss`.
+    statistics move once.
     """
-    return flat_gradient(model, joint_loss(model, batches, weights))
+    x, y, masks = model.joined(batches)
+    return masked_gradient(model, x, y, masks, equal_shares(y))
 
 
-def gradient_into(views: Mapping[Tensor, Tensor], model: Classifier, batches: Sequence[Batch]) -> Float[Tensor, ""]:
-    """The same written to where each parameter's gradient belongs, without a vector in between; returns the loss."""
-    return gradients_into(views, model, joint_loss(model, batches))
+def masked_gradient(
+    model: Classifier,
+    x: Float[Tensor, "b c h w"],
+    y: Int64[Tensor, "b"],
+    masks: Bool[Tensor, "b n"],
+    shares: Float[Tensor, "b"],
+    held: tuple[Classifier, Tensor] | None = None,
+) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+    """The same of `Classifier.loss`, in a form that can be recorded: which classes an image has is a tensor.
+
+    `held` is a network whose logits are wanted, and their weights by class.
+    """
+    return flat_gradient(model, loss_of(model, x, y, masks, shares, held))
 
 
-def joint_loss(
-    model: Classifier, batches: Sequence[Batch], weights: Sequence[float] | None = None
+def gradient_into(
+    views: Mapping[Tensor, Tensor], model: Classifier, x: Tensor, y: Tensor, masks: Tensor
+) -> Float[Tensor, ""]:
+    """That of the mean loss, written to where each parameter's gradient belongs; returns the loss."""
+    return gradients_into(views, model, loss_of(model, x, y, masks, equal_shares(y)))
+
+
+def equal_shares(y: Int64[Tensor, "b"]) -> Float[Tensor, "b"]:
+    """Of every image in a mean."""
+    return torch.full(y.shape, 1 / len(y), device=y.device)
+
+
+def loss_of(
+    model: Classifier,
+    x: Tensor,
+    y: Tensor,
+    masks: Tensor,
+    shares: Tensor,
+    held: tuple[Classifier, Tensor] | None = None,
 ) -> Float[Tensor, ""]:
     model.train()
-    return model.loss(features_of(model, torch.cat([batch.x for batch in batches])), batches, weights)
+    features = features_of(model, x)
+    if held is None:
+        return model.loss(features, y, masks, shares)
+    teacher, weights = held
+    with torch.no_grad():
+        wanted = teacher.heads.linear(teacher.pooled(features_of(teacher.train(), x)))
+    return model.loss(features, y, masks, shares, (wanted, weights))
 
 
 def features_of(model: Classifier, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b ..."]:
@@ -47,16 +78,3 @@ def features_of(model: Classifier, x: Float[Tensor, "b c h w"]) -> Float[Tensor,
             raise
         remedy = "learn from larger batches or images, or use samc.models.resnet.BatchNorm in the network"
         raise DataError(f"a batch of {len(x)} leaves batch norm one value per channel, no variance; {remedy}") from None
-
-
-def masked_gradient(
-    model: Classifier,
-    x: Float[Tensor, "b c h w"],
-    y: Int64[Tensor, "b"],
-    masks: Bool[Tensor, "b n"],
-    weights: Float[Tensor, "b"],
-) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
-    """The same in a form that can be recorded: which classes an image chooses between is a tensor, `weights` add up."""
-    logits = model.heads.linear(model.pooled(features_of(model, x)).float())
-    losses = F.cross_entropy(logits.masked_fill(~masks, -torch.inf), y, reduction="none")
-    return flat_gradient(model, (losses * weights).sum())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from samc.errors import DataError, OutputError
-from samc.experiments.jobs import Job, Outcome, defaults_of
+from samc.experiments.jobs import Job, Outcome, before_they_were, defaults_of
 from samc.experiments.pictures import PICTURES
 from samc.files import write_whole
 from samc.record import FILE, RunRecord
@@ -106,11 +106,11 @@ def is_written(path: Path) -> bool:
 
 
 def is_of_job(record: RunRecord, job: Job) -> bool:
-    """Whether a record is of a job's settings. One that it does not state must be at its default in the job.
+    """Whether a record is of a job's settings. One that it does not state must be as it was before it could be stated.
 
     Where a value came from (`preset`) does not matter.
     """
-    config, defaults = job.config.as_dict(), defaults_of(job.config)
+    config, defaults = job.config.as_dict(), defaults_of(job.config) | before_they_were(job.config)
     for name in (config.keys() | record.config.keys()) - {"preset"}:
         stated, wanted = record.config.get(name), config.get(name)
         if stated is None and name not in STATED:

@@ -3,7 +3,7 @@
 import copy
 import inspect
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -12,8 +12,10 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from samc.config import Settings, described_settings, named_preset, setting, setting_fields, signature
-from samc.engine import Engine
+from samc.engine import Batch, Engine, Held
 from samc.errors import ConfigError
+from samc.learners.augmentation import AUGMENTATIONS, augmented
+from samc.learners.average import Average
 from samc.learners.inputs import Images, Inputs, Labels, TaskId
 from samc.memory import Selection
 from samc.models import Classifier, Heads, probe
@@ -69,6 +71,35 @@ class NetworkSettings(Settings):
         "a local file that the network starts from: safetensors, or torch's own of weights only",
         group="what to learn",
     )
+    average: float = setting(
+        0.0,
+        "an exponential average of the network answers, with this decay; 0: the network itself",
+        least=0,
+        below=1,
+        hint="0.99 is a good start",
+        before=0.0,
+    )
+    augment: str = setting(
+        "none", "what is done to images before each step, replayed ones too", choices=AUGMENTATIONS, before="none"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HoldingSettings(NetworkSettings):
+    """Settings of methods that can hold old heads to the average of the network."""
+
+    distil: float = setting(
+        0.0,
+        "weight of the mean squared difference of old heads' logits to the average's",
+        least=0,
+        hint="0.5 is a good start",
+        before=0.0,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.distil and not self.average:
+            raise ConfigError("--distil holds old heads to the average of the network; add --average 0.99")
 
 
 class NetworkLearner(Inputs):
@@ -124,6 +155,9 @@ class NetworkLearner(Inputs):
         self.model = self.built_classifier(model).to(self.device)
         self.engine = Engine(self.model, getattr(self.settings, "reference_precision", "float32"))
         self.clock = self.engine.clock
+        self.average = Average(self.model, self.settings.average) if self.settings.average else None
+        self.begun_tasks: list[int] = []
+        self.holding: tuple[Hashable, Held] | None = None
         self.current_task: int | None = None
         self.begun = False
         self.declared: set[int] = set()
@@ -168,12 +202,16 @@ class NetworkLearner(Inputs):
     def assign(self, task: int, classes: Sequence[int]) -> None:
         before = self.model.heads.num_classes
         self.model.heads.assign(task, classes)
+        if self.average:
+            self.average.model.heads.assign(task, classes)
         if self.model.heads.num_classes != before:
             self.grown()
 
     def grown(self) -> None:
         """The heads have more classes than before; a method that keeps parameters of old lays them out anew here."""
         self.engine.refresh()
+        if self.average:
+            self.average.refresh()
 
     def begin_task(self, task: Task) -> None:
         self.declare(task.id, task.classes)
@@ -182,6 +220,36 @@ class NetworkLearner(Inputs):
     def begin(self, task: int) -> None:
         """A task begins, or goes on after its end or after a state was loaded; methods that replay prepare for it."""
         self.current_task, self.begun = task, True
+        self.begun_tasks = [*(other for other in self.begun_tasks if other != task), task]
+
+    def augmented(self, batch: Batch) -> Batch:
+        """The batch as it is learnt from."""
+        return batch._replace(x=augmented(batch.x, self.settings.augment, self.random))
+
+    def step(self, g: Float[Tensor, "p"]) -> None:
+        """One step of SGD, and the average follows."""
+        self.engine.step(g, self.settings.lr)
+        self.follow()
+
+    def follow(self) -> None:
+        if self.average:
+            self.average.follow(self.engine)
+
+    def held(self) -> Held | None:
+        """Old heads, held to the average's answers: each class of an earlier task counts alike."""
+        weight = getattr(self.settings, "distil", 0.0)
+        if not weight or self.average is None:
+            return None
+        known = self.model.heads.task_classes
+        old = {label for task in self.begun_tasks for label in known[task]} - set(known.get(self.current_task, ()))
+        if not old:
+            return None
+        key = self.current_task, self.model.heads.version
+        if self.holding is None or self.holding[0] != key:  # sent to the device once
+            weights = torch.zeros(self.model.heads.num_classes)
+            weights[sorted(old)] = weight / len(old)
+            self.holding = key, Held(self.average.engine, weights.to(self.device))
+        return self.holding[1]
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         raise TypeError(f"{type(self).__name__} does not say how it learns: define observe")
@@ -197,14 +265,19 @@ class NetworkLearner(Inputs):
         if number not in known:
             raise ConfigError(f"task {number} has not been seen yet; known: {sorted(known)}")
         x = self.in_order(x)
-        with in_mode(self.model, "eval"):
+        with in_mode(self.answering.model, "eval"):
             parts = [self.scores(self.as_images(part), number).argmax(1) for part in x.split(EVALUATION_BATCH)]
         classes = torch.tensor(known[number], device=self.device)
         return classes[torch.cat(parts)].to(x.device)
 
     def scores(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
         """How much speaks for each of the task's classes; the highest is predicted."""
-        return self.model.logits(self.engine.features(x), task)
+        return self.answering.model.logits(self.answering.features(x), task)
+
+    @property
+    def answering(self) -> Engine:
+        """Of the network that answers: the average, where there is one."""
+        return self.average.engine if self.average else self.engine
 
     def memory_report(self) -> dict[str, Any]:
         """What is kept of past tasks, for the record: every byte, by part.
@@ -213,7 +286,8 @@ class NetworkLearner(Inputs):
         method keeps besides (old networks, Fisher information, decoders).
         """
         memory, extra = self.memory_parts(), self.extra_parts()
-        parts = memory | extra
+        average = {"average": self.average.nbytes} if self.average else {}
+        parts = memory | extra | average
         return {
             "budget_bytes": 0,
             "bytes": sum(parts.values()),
@@ -241,7 +315,9 @@ class NetworkLearner(Inputs):
         return {
             "model": copy.deepcopy(self.model.state_dict()),  # what is handed out must not go on learning
             "num_classes": self.model.heads.num_classes,
+            "average": self.average.state_dict() if self.average else None,
             "task": self.current_task,
+            "begun_tasks": list(self.begun_tasks),
             "declared": sorted(self.declared),
             "random": self.random.get_state(),
             "seed": self.seed,
@@ -251,8 +327,11 @@ class NetworkLearner(Inputs):
         if self.model.heads.grows and state["num_classes"] > self.model.heads.num_classes:
             self.model.heads.grow(state["num_classes"])
         self.model.load_state_dict(state["model"])
+        if self.average:
+            self.average.load_state_dict(state["average"], state["num_classes"])
         self.engine.refresh()  # what recordings point at may lie elsewhere now
         self.current_task, self.begun = state["task"], False
+        self.begun_tasks = list(state["begun_tasks"])
         self.declared = set(state["declared"])
         self.random.set_state(state["random"])
         self.seed = state["seed"]

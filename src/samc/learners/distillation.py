@@ -60,13 +60,25 @@ class Teacher:
         self.tasks = [*(task for task in self.tasks if task != learnt), learnt]
 
     def gradient(
-        self, engine: Engine, batch: Batch, others: list[Batch], weight: float, temperature: float
+        self,
+        engine: Engine,
+        batch: Batch,
+        others: list[Batch],
+        weight: float,
+        temperature: float,
+        replay_weight: float = 0.0,
     ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
-        """Of the batch's cross-entropy and, for every old task's head, distillation on all images; and that loss."""
-        x = torch.cat([batch.x, *(other.x for other in others)])
+        """Of the batch's cross-entropy and, for every old task's head, distillation on all images; and that loss.
+
+        The cross-entropy of the others counts `replay_weight` times their mean.
+        """
+        x, y, masks = engine.model.joined([batch, *others])
+        shares = torch.full((len(y),), 1 / len(batch.y))
+        shares[len(batch.y) :] = replay_weight / max(1, len(y) - len(batch.y))
         heads = self.old_heads(batch.task, x.device)
-        fixed = {"model": engine.model, "task": batch.task, "weight": weight, "temperature": temperature}
-        return engine.gradient_of(self.loss, x, batch.y, heads, **fixed, generation=self.generation)
+        fixed = {"model": engine.model, "weight": weight, "temperature": temperature}
+        inputs = x, y, masks, shares.to(x.device), heads
+        return engine.gradient_of(self.loss, *inputs, **fixed, generation=self.generation)
 
     def old_heads(self, now: int, device: torch.device) -> Float[Tensor, "heads n"]:
         """0 where a class is in an old task's head as the teacher knew it; sent once, the same tensor at every step."""
@@ -80,16 +92,17 @@ class Teacher:
         self,
         x: Tensor,
         y: Tensor,
+        masks: Tensor,
+        shares: Tensor,
         heads: Float[Tensor, "heads n"],
         *,
         model: Classifier,
-        task: int,
         weight: float,
         temperature: float,
         generation: int,
     ) -> Float[Tensor, ""]:
         features = model.features(x)
-        loss = F.cross_entropy(model.logits(features[: len(y)], task), model.heads.positions(y, task))
+        loss = model.loss(features, y, masks, shares)
         if self.network is not None and len(heads):
             with torch.no_grad():
                 wanted = all_logits(self.network, self.network.features(x), heads)

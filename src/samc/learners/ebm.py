@@ -37,12 +37,12 @@ class EBM(NetworkLearner):
     heads = EnergyHeads
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
-        batch = self.as_batch(x, y, task)
+        batch = self.augmented(self.as_batch(x, y, task))
         classes = self.model.heads.task_classes[batch.task]
         wrong = other_labels(torch.as_tensor(y), classes, self.random).to(self.device)
         with self.clock("current gradient"):
             g, loss = self.engine.gradient_of(self.contrast, batch.x, batch.y, wrong, task=batch.task)
-            self.engine.step(g, self.settings.lr)
+            self.step(g)
         return StepStats(loss)
 
     def contrast(

@@ -81,11 +81,11 @@ class EWC(NetworkLearner):
         self.add_up()
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
-        batch = self.as_batch(x, y, task)
+        batch = self.augmented(self.as_batch(x, y, task))
         with self.clock("current gradient"):
             g, loss = self.engine.gradient([batch])
         with self.clock("penalty"):
-            self.engine.step(self.held_back(g), self.settings.lr)
+            self.step(self.held_back(g))
         return StepStats(loss)
 
     def held_back(self, g: Float[Tensor, "p"]) -> Float[Tensor, "p"]:

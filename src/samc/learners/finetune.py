@@ -1,15 +1,17 @@
 """Finetune: plain SGD on whatever comes, with nothing kept. The floor that every other method must beat."""
 
-from samc.learners.base import NetworkLearner, StepStats
+from samc.learners.base import HoldingSettings, NetworkLearner, StepStats
 from samc.learners.inputs import Images, Labels, TaskId
 
 
 class Finetune(NetworkLearner):
     """θ ← θ − α·g, and no memory."""
 
+    Settings = HoldingSettings
+
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
-        batch = self.as_batch(x, y, task)
+        batch = self.augmented(self.as_batch(x, y, task))
         with self.clock("current gradient"):
-            g, loss = self.engine.gradient([batch])
-            self.engine.step(g, self.settings.lr)
+            g, loss = self.engine.gradient([batch], held=self.held())
+            self.step(g)
         return StepStats(loss)

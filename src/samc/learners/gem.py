@@ -7,12 +7,12 @@ from functools import partial
 from samc.config import setting
 from samc.engine import PRECISIONS
 from samc.errors import ConfigError
-from samc.learners.rehearsal import KeepingSettings, RehearsalLearner
+from samc.learners.rehearsal import ConstraintSettings, RehearsalLearner
 from samc.learners.rules import RULES, Rule, agem, gem
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConeSettings(KeepingSettings):
+class ConeSettings(ConstraintSettings):
     """Settings of GEM's cone."""
 
     memory_strength: float = setting(

@@ -12,7 +12,6 @@ from samc.learners.base import EVALUATION_BATCH, StepStats
 from samc.learners.distillation import DistillingLearner, DistillingSettings
 from samc.learners.inputs import Images, Labels, TaskId
 from samc.learners.rehearsal import MemorySettings, RehearsalLearner
-from samc.learners.sampling import sample
 from samc.streams.base import Task
 
 MOST_EXEMPLARS = 500
@@ -46,6 +45,8 @@ def nearness(features: Float[Tensor, "b d"], means: Float[Tensor, "k d"]) -> Flo
 class ICaRL(DistillingLearner, RehearsalLearner):
     """θ ← θ − α·∇(cross-entropy on B + λ·Σ_{k<t} distillation of head k on B and on as many exemplars).
 
+    With a replay weight, the exemplars' own cross-entropy is added so many times.
+
     An image belongs to the class, of its task's, whose exemplars' mean feature vector is nearest to its own. Where a
     class has no exemplar, before a task's end or in a budget of fewer images than classes, the head answers.
     """
@@ -53,12 +54,12 @@ class ICaRL(DistillingLearner, RehearsalLearner):
     Settings = ICaRLSettings
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
-        batch = self.as_batch(x, y, task)
-        exemplars = sample(self.past, len(y), self.random)
+        batch = self.augmented(self.as_batch(x, y, task))
+        exemplars = self.replay.draw(len(y))
         with self.clock("current gradient"):
-            weight = self.settings.regularization
-            g, loss = self.teacher.gradient(self.engine, batch, exemplars, weight, temperature=1.0)
-            self.engine.step(g, self.settings.lr)
+            weight, replayed = self.settings.regularization, self.settings.replay_weight or 0.0
+            g, loss = self.teacher.gradient(self.engine, batch, exemplars, weight, 1.0, replayed)
+            self.step(g)
         return StepStats(loss)
 
     def end_task(self, task: Task) -> None:
@@ -86,4 +87,4 @@ class ICaRL(DistillingLearner, RehearsalLearner):
     @torch.no_grad()
     def embedded(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d"]:
         """Pooled features, scaled to length one."""
-        return F.normalize(self.model.pooled(self.engine.features(x)))
+        return F.normalize(self.model.pooled(self.answering.features(x)))

@@ -21,11 +21,11 @@ class Joint(NetworkLearner):
         self.labels: dict[int, list[int]] = {}
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
-        batch = self.as_batch(x, y, task)
+        batch = self.augmented(self.as_batch(x, y, task))
         with self.clock("current gradient"):
             past = [self.draw(other, len(y)) for other in self.images if other != batch.task]
-            g, loss = self.engine.gradient([batch, *past])
-            self.engine.step(g, self.settings.lr)
+            g, loss = self.engine.gradient([batch, *map(self.augmented, past)])
+            self.step(g)
         self.images.setdefault(batch.task, []).extend(torch.from_numpy(self.as_bytes(x)))
         self.labels.setdefault(batch.task, []).extend(batch.y.tolist())
         return StepStats(loss)

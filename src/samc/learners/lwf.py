@@ -23,8 +23,8 @@ class LwF(DistillingLearner):
     Settings = LwFSettings
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
-        batch, settings = self.as_batch(x, y, task), self.settings
+        batch, settings = self.augmented(self.as_batch(x, y, task)), self.settings
         with self.clock("current gradient"):
             g, loss = self.teacher.gradient(self.engine, batch, [], settings.regularization, settings.temperature)
-            self.engine.step(g, settings.lr)
+            self.step(g)
         return StepStats(loss)

@@ -11,7 +11,7 @@ from samc.learners.base import StepStats
 from samc.learners.er import ReservoirSettings
 from samc.learners.inputs import Images, Labels, TaskId
 from samc.learners.rehearsal import RehearsalLearner
-from samc.learners.sampling import pick, sample
+from samc.learners.sampling import pick
 
 GRID = "the paper's grid goes from 0.003 to 1"
 ONE = "the paper sets it to 1"
@@ -36,27 +36,30 @@ class MER(RehearsalLearner):
     Settings = MERSettings
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
-        batch = self.as_batch(x, y, task)
+        batch = self.augmented(self.as_batch(x, y, task))
         losses = []
         with self.clock("current gradient"):
             start = flat_parameters(self.model)
             for _ in range(self.settings.meta_batches):
                 batch_start = flat_parameters(self.model)
-                for part in self.parts([batch, *sample(self.past, len(y), self.random)]):
-                    g, loss = self.engine.gradient(part)
+                drawn = self.replay.draw(len(y))
+                for images, weights in self.parts([batch, *drawn], self.replay.weights(batch, drawn)):
+                    g, loss = self.engine.gradient(images, weights, self.held())
                     self.engine.step(g, self.settings.lr)
                     losses.append(loss)
                 self.step_back(batch_start, self.settings.within_meta_lr)
             self.step_back(start, self.settings.meta_lr)
+            self.follow()
         self.remember(x, y, batch.task)
         return StepStats(torch.stack(losses).mean())
 
-    def parts(self, batches: list[Batch]) -> list[list[Batch]]:
-        """What each inner step learns from: everything at once, or parts of it in random order."""
+    def parts(self, batches: list[Batch], weights: Tensor | None) -> list[tuple[list[Batch], Tensor | None]]:
+        """What each inner step learns from, with its weights: everything at once, or parts of it in random order."""
         if self.settings.inner_steps == 1:
-            return [batches]
+            return [(batches, weights)]
         order = torch.randperm(sum(len(batch.y) for batch in batches), generator=self.random)
-        return [pick(batches, rows) for rows in order.chunk(self.settings.inner_steps)]
+        parts = [rows.sort().values for rows in order.chunk(self.settings.inner_steps)]
+        return [([pick(batches, rows)], None if weights is None else weights[rows]) for rows in parts]
 
     def step_back(self, start: Tensor, rate: float) -> None:
         """θ ← start + rate·(θ − start), written as a step from θ so that rate 1 changes nothing at all."""

@@ -1,5 +1,6 @@
 """Rehearsal: what methods share that replay past tasks: dense images while a task lasts, an episodic memory behind."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,10 +11,13 @@ from torch import Tensor
 
 from samc.config import Terms, setting
 from samc.engine import Batch
-from samc.learners.base import NetworkLearner, NetworkSettings, StepStats
+from samc.learners.base import HoldingSettings, NetworkLearner, NetworkSettings, StepStats
 from samc.learners.inputs import Images, Labels, TaskId, as_labels
+from samc.learners.live import LiveMemory
+from samc.learners.replay import Replay
 from samc.learners.rules import Rule
 from samc.memory import EpisodicMemory, budget_of, full_selection, parse_codec
+from samc.memory.buffer import StoredImage
 from samc.streams.base import Task
 
 
@@ -27,10 +31,19 @@ class MemorySettings(Terms, NetworkSettings):
         "with +deflate, gist:jpeg:Q or gist:webp:Q before +cam, focus:jpeg:Q, focus:webp:Q",
         group="memory",
     )
+    replay_size: int | None = setting(
+        None, "remembered images that a step draws; left out, as many as the method's paper says", least=1
+    )
+    replay_weight: float | None = setting(
+        None,
+        "loss = mean over the batch + this times the mean over the replay; left out, as the method's paper says",
+        least=0,
+        hint="1 is a good start",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeepingSettings(MemorySettings):
+class KeepingSettings(MemorySettings, HoldingSettings):
     """Settings of methods that keep images as they come."""
 
     keeps: str = setting(
@@ -39,23 +52,42 @@ class KeepingSettings(MemorySettings):
         choices=("newest", "sample"),
         group="memory",
     )
+    replay_current: bool = setting(
+        False, "whether what is remembered of the current task is replayed too", before=False
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstraintSettings(KeepingSettings):
+    """Settings of methods to which memory is a constraint, and no part of the loss."""
+
+    def idle(self) -> dict[str, str]:
+        return dict.fromkeys(("replay_weight", "replay_current"), "where memory only constrains a step; leave it out")
 
 
 class ReplayLearner(NetworkLearner):
     """Uses images of past tasks in every step; a method says which (`recall`)."""
 
     def setup(self) -> None:
-        self.past: list[Batch] = []  # the memories of all other tasks, dense and on the device, while a task lasts
+        settings = self.settings
+        self.replay = Replay(self.random, augment=settings.augment, held=self.held)
+        self.replay.size = getattr(settings, "replay_size", None)
+        self.replay.weight = getattr(settings, "replay_weight", None)
         self.working_set_bytes = 0
+
+    @property
+    def past(self) -> list[Batch]:
+        """The memories of all other tasks, dense and on the device, while a task lasts."""
+        return self.replay.past
 
     def begin(self, task: int) -> None:
         super().begin(task)
-        self.past = self.recall()
+        self.replay.prepare(self.recall())
         self.working_set_bytes = sum(memory.x.nbytes + memory.y.nbytes for memory in self.past)
 
     def end_task(self, task: Task) -> None:
         super().end_task(task)
-        self.past = []  # what completes memories may change now, and dense images need not lie about
+        self.replay.prepare([])  # what completes memories may change now, and dense images need not lie about
 
     def recall(self) -> list[Batch]:
         raise TypeError(f"{type(self).__name__} does not say what it replays: define recall")
@@ -69,7 +101,7 @@ class ReplayLearner(NetworkLearner):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self.working_set_bytes = state["working_set_bytes"]
-        self.past = []  # recalled from what is kept when the task goes on, bit for bit the same
+        self.replay.prepare([])  # recalled from what is kept when the task goes on, bit for bit the same
 
 
 class RehearsalLearner(ReplayLearner):
@@ -88,6 +120,9 @@ class RehearsalLearner(ReplayLearner):
         reservoir = self.random if getattr(settings, "keeps", None) == "sample" else None
         codec = parse_codec(settings.codec, self.image_shape, self.model.found.grid)
         self.stored = EpisodicMemory(codec, self.num_classes, budget, settings.accounting, reservoir)
+        if getattr(settings, "replay_current", False) and "replay_current" not in settings.idle():
+            self.live = LiveMemory(self.decoded)
+            self.replay.current = self.current_memory
 
     @property
     def memory(self) -> EpisodicMemory:
@@ -107,6 +142,17 @@ class RehearsalLearner(ReplayLearner):
         images, masks, labels = self.memory.recall(task)
         return Batch(self.complete(images, masks), torch.from_numpy(labels).to(self.device), task)
 
+    def current_memory(self) -> LiveMemory:
+        """What is remembered of the current task so far: images of earlier steps."""
+        assert self.current_task is not None
+        with self.clock.on_host("decoding"):
+            self.live.look(self.memory.task(self.current_task).images, self.current_task)
+        return self.live
+
+    def decoded(self, images: Sequence[StoredImage]) -> tuple[Tensor, Tensor]:
+        pixels, masks = self.stored.codec.decode([image.blob for image in images])
+        return self.complete(pixels, masks), torch.from_numpy(self.stored.labels(images)).to(self.device)
+
     def complete(
         self, images: UInt8[np.ndarray, "n c h w"], masks: Bool[np.ndarray, "n h w"]
     ) -> Float[Tensor, "n c h w"]:
@@ -115,8 +161,8 @@ class RehearsalLearner(ReplayLearner):
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         batch = self.as_batch(x, y, task)
-        g, loss = self.rule(self.engine, batch, self.past, self.random)
-        self.engine.step(g, self.settings.lr)
+        g, loss = self.rule(self.engine, self.augmented(batch), self.replay)
+        self.step(g)
         self.remember(x, y, batch.task)
         return StepStats(loss)
 

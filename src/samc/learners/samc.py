@@ -55,8 +55,10 @@ class SAMCSettings(ConeSettings):
     autoencoder_lr: float = setting(0.1, "step size of the autoencoder", above=0)
 
     def idle(self) -> dict[str, str]:
+        if self.replay != "er":
+            return super().idle()
         cone = ("memory_strength", "constraints", "reference_precision")
-        return dict.fromkeys(cone, "with --replay er; add --replay gem, or leave it out") if self.replay == "er" else {}
+        return dict.fromkeys(cone, "with --replay er; add --replay gem, or leave it out")
 
 
 class SAMC(RehearsalLearner):
@@ -90,8 +92,8 @@ class SAMC(RehearsalLearner):
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         batch, pixels, labels = self.as_batch(x, y, task), self.as_bytes(x), as_labels(y)
-        g, loss = self.rule(self.engine, batch, self.past, self.random)  # line 8: θ ← OPT_θ(θ, B_t, M̃_{k<t}, α)
-        self.engine.step(g, self.settings.lr)
+        g, loss = self.rule(self.engine, self.augmented(batch), self.replay)  # line 8: θ ← OPT_θ(θ, B_t, M̃_{k<t}, α)
+        self.step(g)
         with self.clock("saliency"):  # line 10: Grad-CAM(x, f_θ, y)
             (maps,) = self.engine.recorded(byte_maps, batch.x, batch.y, task=batch.task, **self.explained)
         keep = partial(self.keep, pixels, labels, batch.task)  # lines 10 to 12, on the host

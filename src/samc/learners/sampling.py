@@ -1,5 +1,7 @@
 """Drawing images from the memories of several tasks."""
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Int64
 from torch import Tensor
@@ -7,19 +9,25 @@ from torch import Tensor
 from samc.engine import Batch
 
 
-def sample(batches: list[Batch], size: int, random: torch.Generator) -> list[Batch]:
-    """A uniform sample without replacement over all images, sorted by batch."""
+def mixed(batches: Sequence[Batch]) -> Batch:
+    """Several batches as one, in which each image has its own task."""
+    x, y = torch.cat([batch.x for batch in batches]), torch.cat([batch.y for batch in batches])
+    return Batch(x, y, torch.cat([batch.tasks for batch in batches]))
+
+
+def sample(batches: Sequence[Batch], size: int, random: torch.Generator) -> list[Batch]:
+    """A uniform sample without replacement over all images, as one batch in the order of theirs; or none."""
     count = sum(len(batch.y) for batch in batches)
-    return pick(batches, torch.randperm(count, generator=random)[:size]) if count else []
+    return [pick(batches, torch.randperm(count, generator=random)[:size])] if count else []
 
 
-def pick(batches: list[Batch], rows: Int64[Tensor, "n"]) -> list[Batch]:
-    """Some images of several batches, by their place in all of them together; batches without any are left out."""
+def pick(batches: Sequence[Batch], rows: Int64[Tensor, "n"]) -> Batch:
+    """Some images of several batches, by their place in all of them together, in that order."""
     rows, picked, first = rows.sort().values, [], 0
     for batch in batches:
         last = first + len(batch.y)
         mine = (rows[(rows >= first) & (rows < last)] - first).to(batch.y.device)
         if len(mine):
-            picked.append(Batch(batch.x[mine], batch.y[mine], batch.task))
+            picked.append(Batch(batch.x[mine], batch.y[mine], batch.tasks[mine]))
         first = last
-    return picked
+    return mixed(picked) if len(picked) > 1 else picked[0]

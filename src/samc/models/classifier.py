@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -21,11 +21,16 @@ Kind = Literal["map", "tokens", "vector"]
 
 
 class Batch(NamedTuple):
-    """Images in [0, 1], labels of the stream, and the one task they all belong to."""
+    """Images in [0, 1], labels of the stream, and the one task they all belong to, or each image's own."""
 
     x: Float[Tensor, "b c h w"]
     y: Int64[Tensor, "b"]
-    task: int
+    task: int | Int64[Tensor, "b"]
+
+    @property
+    def tasks(self) -> Int64[Tensor, "b"]:
+        """Of each image."""
+        return self.task if isinstance(self.task, Tensor) else torch.full_like(self.y, self.task)
 
 
 class Features(NamedTuple):
@@ -85,20 +90,31 @@ class Classifier(nn.Module):
         """Of the task's classes, in ascending order of class."""
         return self.heads(self.pooled(features), task)
 
-    def loss(
-        self, features: Float[Tensor, "b ..."], batches: Sequence[Batch], weights: Sequence[float] | None = None
-    ) -> Float[Tensor, ""]:
-        """The mean cross-entropy of all batches' images, each against its own task's classes, from their features.
+    def joined(self, batches: Sequence[Batch]) -> tuple[Tensor, Tensor, Tensor]:
+        """Images and labels of several batches, and among which of all classes each image's is."""
+        x, y = torch.cat([batch.x for batch in batches]), torch.cat([batch.y for batch in batches])
+        return x, y, self.heads.masks(torch.cat([batch.tasks for batch in batches]))
 
-        `weights`, one per batch, scale the losses of its images before the mean is taken.
+    def loss(
+        self,
+        features: Float[Tensor, "b ..."],
+        y: Int64[Tensor, "b"],
+        masks: Bool[Tensor, "b n"],
+        shares: Float[Tensor, "b"],
+        held: tuple[Float[Tensor, "b n"], Float[Tensor, "n"]] | None = None,
+    ) -> Float[Tensor, ""]:
+        """Cross-entropy of each image among its own task's classes, times its share, summed.
+
+        `held` are logits that others shall stay near to, and how much that counts by class: the mean over images of
+        Σ_c weight_c·(logit_c − wanted_c)² is added.
         """
-        losses, count = [], 0
-        for number, batch in enumerate(batches):
-            logits = self.logits(features[count : count + len(batch.y)], batch.task)
-            loss = F.cross_entropy(logits, self.heads.positions(batch.y, batch.task), reduction="sum")
-            losses.append(loss if weights is None else weights[number] * loss)
-            count += len(batch.y)
-        return torch.stack(losses).sum() / count
+        logits = self.heads.linear(self.pooled(features).float())
+        losses = F.cross_entropy(logits.masked_fill(~masks, -torch.inf), y, reduction="none")
+        loss = (losses * shares).sum()
+        if held is None:
+            return loss
+        wanted, weights = held
+        return loss + ((logits - wanted).square() @ weights).mean()
 
     def forward(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
         return self.logits(self.features(x), task)

@@ -25,7 +25,7 @@ class Heads(nn.Module):
         self.task_classes: dict[int, tuple[int, ...]] = {}
         self.version = 0
         # of everything above: who has recorded a computation on the heads must record it again when this has changed
-        self.table: Tensor | None = None  # both are made from task_classes, where they are needed
+        self.table: tuple[Tensor, Tensor] | None = None  # both are made from task_classes, where they are needed
         self.ordered: dict[int, Tensor] = {}
 
     def build(self, count: int) -> None:
@@ -97,12 +97,14 @@ class Heads(nn.Module):
 
     def masks(self, tasks: Int64[Tensor, "b"]) -> Bool[Tensor, "b n"]:
         """Which of all classes each image chooses between, by its task."""
-        if self.table is None or self.table.device != tasks.device:
-            table = torch.zeros(max(self.task_classes) + 1, self.num_classes, dtype=torch.bool)
-            for task, classes in self.task_classes.items():
-                table[task, list(classes)] = True
-            self.table = table.to(tasks.device)
-        return self.table[tasks]
+        if self.table is None or self.table[0].device != tasks.device:
+            known = sorted(self.task_classes)
+            table = torch.zeros(len(known), self.num_classes, dtype=torch.bool)
+            for row, task in zip(table, known, strict=True):
+                row[list(self.task_classes[task])] = True
+            self.table = torch.tensor(known).to(tasks.device), table.to(tasks.device)
+        known, table = self.table
+        return table[torch.searchsorted(known, tasks)]
 
     def get_extra_state(self) -> dict:
         return {"task_classes": self.task_classes}

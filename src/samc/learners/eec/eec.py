@@ -18,7 +18,6 @@ from samc.learners.eec.episodes import Episodes, check_room, keep
 from samc.learners.inputs import Images, Labels, TaskId
 from samc.learners.rehearsal import ReplayLearner
 from samc.learners.rules import Gradient
-from samc.learners.sampling import sample
 from samc.memory import budget_of
 from samc.models import InpaintingAutoencoder
 from samc.models.autoencoder import WIDTHS, code_grid, decode
@@ -68,9 +67,9 @@ class EEC(ReplayLearner):
         super().declare(task, classes)
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
-        batch = self.as_batch(x, y, task)
+        batch = self.augmented(self.as_batch(x, y, task))
         g, loss = self.weighted_gradient(batch)
-        self.engine.step(g, self.settings.lr)
+        self.step(g)
         return StepStats(loss)
 
     def recall(self) -> list[Batch]:
@@ -80,12 +79,14 @@ class EEC(ReplayLearner):
             return [self.paint(task, generator(self.seed, task, self.current_task or 0)) for task in others]
 
     def weighted_gradient(self, batch: Batch) -> Gradient:
-        drawn = sample(self.past, len(batch.y), self.random)
+        drawn = self.replay.draw(len(batch.y))
         others = [task for task in self.decay if task != batch.task]
-        ages = {task: age for age, task in enumerate(reversed(others), start=1)}
-        weights = [math.exp(-self.decay[past.task] * ages[past.task]) for past in drawn]
+        by_age = {task: math.exp(-self.decay[task] * age) for age, task in enumerate(reversed(others), start=1)}
+        weights = torch.ones(len(batch.y))
+        for replayed in drawn:
+            weights = torch.cat([weights, torch.tensor([by_age[task] for task in replayed.tasks.tolist()])])
         with self.clock("current gradient"):
-            return self.engine.gradient([batch, *drawn], [1.0, *weights] if drawn else None)
+            return self.engine.gradient([batch, *drawn], weights if drawn else None)
 
     @torch.no_grad()
     def paint(self, task: int, random: torch.Generator) -> Batch:
