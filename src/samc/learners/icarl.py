@@ -57,7 +57,7 @@ class ICaRL(DistillingLearner, RehearsalLearner):
         batch = self.augmented(self.as_batch(x, y, task))
         exemplars = self.replay.draw(len(y))
         with self.clock("current gradient"):
-            weight, replayed = self.settings.regularization, self.settings.replay_weight or 0.0
+            weight, replayed = self.settings.regularization, self.settings.replay_weight
             g, loss = self.teacher.gradient(self.engine, batch, exemplars, weight, 1.0, replayed)
             self.step(g)
         return StepStats(loss)

@@ -27,18 +27,19 @@ class MemorySettings(Terms, NetworkSettings):
 
     codec: str = setting(
         "raw",
-        "how images are kept, Q a quality: raw, jpeg:Q, webp:Q, thumb:N; for samc also coo, bitmask or cam, each also "
-        "with +deflate, gist:jpeg:Q or gist:webp:Q before +cam, focus:jpeg:Q, focus:webp:Q",
+        "how images are kept, Q a quality: raw, thumb:N, jpeg:Q or webp:Q, at N pixels a side with @N; for samc also coo, "
+        "bitmask or cam, each also with +deflate, gist:jpeg:Q or gist:webp:Q before +cam, focus:jpeg:Q, crop:N:jpeg:Q",
         group="memory",
     )
-    replay_size: int | None = setting(
-        None, "remembered images that a step draws; left out, as many as the method's paper says", least=1
+    replay_size: int = setting(
+        0, "remembered images that a step draws; 0: as many as the method's paper says", least=0, before=0
     )
-    replay_weight: float | None = setting(
-        None,
-        "loss = mean over the batch + this times the mean over the replay; left out, as the method's paper says",
+    replay_weight: float = setting(
+        0.0,
+        "loss = mean over the batch + this times the mean over the replay; 0: as the method's paper says",
         least=0,
         hint="1 is a good start",
+        before=0.0,
     )
 
 
@@ -71,8 +72,7 @@ class ReplayLearner(NetworkLearner):
     def setup(self) -> None:
         settings = self.settings
         self.replay = Replay(self.random, augment=settings.augment, held=self.held)
-        self.replay.size = getattr(settings, "replay_size", None)
-        self.replay.weight = getattr(settings, "replay_weight", None)
+        self.replay.size, self.replay.weight = (getattr(settings, f"replay_{name}", 0) for name in ("size", "weight"))
         self.working_set_bytes = 0
 
     @property

@@ -21,16 +21,16 @@ def nothing() -> None:
 class Replay:
     """Memories of past tasks, dense and on the device while a task lasts, and how a step uses them.
 
-    size      images that are drawn for a step; None: as many as the batch has
-    weight    loss = mean over the batch + weight·mean over the replay; None: one mean over all images
+    size      images that are drawn for a step; 0: as many as the batch has
+    weight    loss = mean over the batch + weight·mean over the replay; 0: one mean over all images
     augment   what is done to an image whenever it is drawn
     current   what there is of the current task's own memory, if that is replayed too
     held      the teacher that old heads are held to, if there is one
     """
 
     random: torch.Generator
-    size: int | None = None
-    weight: float | None = None
+    size: int = 0
+    weight: float = 0.0
     augment: str = "none"
     current: Callable[[], LiveMemory | None] = nothing
     held: Callable[[], Held | None] = nothing
@@ -58,7 +58,7 @@ class Replay:
 
     def memories(self) -> list[Batch]:
         """One batch per past task: all of its memory, or as many images of it as a step draws."""
-        if self.size is None:
+        if not self.size:
             return [self.augmented(memory) for memory in self.past]
         rows = [torch.randperm(len(memory.y), generator=self.random)[: self.size] for memory in self.past]
         return [self.augmented(pick([memory], some)) for memory, some in zip(self.past, rows, strict=True)]
@@ -82,7 +82,7 @@ class Replay:
     def weights(self, batch: Batch, drawn: list[Batch]) -> Float[Tensor, "b"] | None:
         """Of each image of the batch and then of those drawn, in a mean over all of them."""
         replayed = sum(len(part.y) for part in drawn)
-        if self.weight is None or not replayed:
+        if not self.weight or not replayed:
             return None
         count = len(batch.y) + replayed
         share = torch.full((count,), count / len(batch.y))

@@ -7,6 +7,7 @@ from samc.memory.codec import Codec, Grid, Raw, Shape
 from samc.memory.gist import Focus, Gist
 from samc.memory.masked import Bitmask, Cam, Coordinates, MaskedCodec
 from samc.memory.pictures import Jpeg, PictureCodec, Thumbnail, WebP
+from samc.memory.scaled import Crop, Resized, smaller
 
 PICTURES: dict[str, type[PictureCodec]] = {"jpeg": Jpeg, "webp": WebP, "thumb": Thumbnail}
 MASKED = ("coo", "bitmask", "cam")
@@ -15,16 +16,17 @@ NAMES = (
     "jpeg:Q",
     "webp:Q",
     "thumb:N",
+    *(f"{name}:Q@N" for name in ("jpeg", "webp")),
     *MASKED,
     "bitmask+deflate",
     "cam+deflate",
     *(f"gist:{name}:Q+cam" for name in ("jpeg", "webp")),
-    *(f"focus:{name}:Q" for name in ("jpeg", "webp")),
+    *(f"{how}:{name}:Q" for how in ("focus", "crop:N") for name in ("jpeg", "webp")),
 )
 
 
 def parse_codec(spec: str, image_shape: Shape, grid: Grid | None = None) -> Codec:
-    """A codec from its name: raw, jpeg:20, coo, cam+deflate, gist:webp:5+cam, focus:jpeg:40.
+    """A codec from its name: raw, jpeg:20, jpeg:20@16, coo, cam+deflate, gist:webp:5+cam, focus:jpeg:40, crop:24:jpeg:9.
 
     `grid` is (rows, columns) of the saliency maps that will come. Only `cam` stores maps and needs it; a codec's own
     `spec` carries it (cam:4x4+deflate), and can be parsed without.
@@ -38,10 +40,23 @@ def parse_codec(spec: str, image_shape: Shape, grid: Grid | None = None) -> Code
         if not plus:
             raise ConfigError(f"codec {spec!r} lacks what is kept above the gist; write {spec}+cam")
         return Gist(picture_codec(picture, image_shape), masked_codec(masked, image_shape, grid))
+    if spec.startswith("crop:") or "@" in spec:
+        return resized_codec(spec, image_shape)
     name = re.split("[:+]", spec)[0]
     if ":" in spec and name not in MASKED:
         return picture_codec(spec, image_shape)
     return masked_codec(spec, image_shape, grid)
+
+
+def resized_codec(spec: str, image_shape: Shape) -> Resized:
+    """jpeg:20@16, the whole image at 16 pixels a side; or crop:24:jpeg:20, a window of 24."""
+    window = re.fullmatch("crop:([1-9][0-9]{0,8}):([^@]*)", spec)
+    whole = re.fullmatch("([^@]*)@([1-9][0-9]{0,8})", spec)
+    if window:
+        return Crop(spec, image_shape, picture_codec(window[2], smaller(image_shape, int(window[1]))))
+    if whole and not spec.startswith("crop:"):
+        return Resized(spec, image_shape, picture_codec(whole[1], smaller(image_shape, int(whole[2]))))
+    raise ConfigError(f"codec {spec!r} wants the pixels of a side, such as jpeg:20@16 or crop:24:jpeg:20")
 
 
 def picture_codec(spec: str, image_shape: Shape) -> PictureCodec:
