@@ -14,6 +14,7 @@ from samc.engine import PRECISIONS, Batch, Engine, descend, gradient, trainable
 from samc.engine.cpu import do_aside, in_parallel
 from samc.engine.cuda import CHUNK_PIXELS, Folding, chunks
 from samc.engine.graphs import MOST_CONSTANTS, Constants, CudaGraphCache
+from samc.engine.plain import masked_gradient
 from samc.errors import ConfigError
 from samc.learners.gem import GEM
 from samc.learners.samc import SAMC
@@ -166,7 +167,7 @@ def test_a_folded_batch_has_the_rows_of_a_plain_loop(narrow):
     after = copy.deepcopy(net)
     expected = by_loop(after, groups)
     parts = [part for group in groups for part in group]
-    rows, losses = engine.folded((4, 2, 3), ("float32",) * 3, *engine.joined(parts))
+    rows, losses = engine.folded((4, 2, 3), ("float32",) * 3, *engine.model.joined(parts))
     assert largest_gap(rows, expected) < 1e-4
     torch.testing.assert_close(losses, torch.stack([gradient(copy.deepcopy(net), group)[1] for group in groups]))
     for a, b in zip(net.buffers(), after.buffers(), strict=True):
@@ -566,3 +567,24 @@ def test_descend_is_sgd():
     torch.optim.SGD(other.parameters(), lr=0.3).step()
     descend(trainable(net), flat, 0.3)
     assert all(torch.equal(a, b) for a, b in zip(net.parameters(), other.parameters(), strict=True))
+
+
+@pytest.mark.slow
+@needs_triton
+def test_old_heads_are_held_in_a_folded_batch_as_in_a_plain_one(narrow):
+    """The teacher sees the batch by its own statistics, which do not move; what is held counts by class."""
+    engine, teacher = folding_engine(), folding_engine()
+    with torch.no_grad():
+        for parameter in teacher.model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+    before = [buffer.clone() for buffer in teacher.model.buffers()]
+    parts, held = [batch(2, 3, 1, 13), batch(0, 2, 2, 13)], torch.tensor([0.2, 0.3, 0.0, 0.0, 0.0, 0.0])
+    x, y, masks = engine.model.joined(parts)
+    shares = torch.tensor([0.3, 0.3, 0.3, 0.1, 0.2])
+    frozen = copy.deepcopy(teacher.model)
+    expected, loss = masked_gradient(copy.deepcopy(engine.model), x, y, masks, shares, (frozen, held))
+    rows, losses = engine.folded((5,), ("float32",), x, y, masks, shares, held, teacher=teacher)
+    assert largest_gap(rows, expected[None]) < 1e-4
+    torch.testing.assert_close(losses[0], loss)
+    assert all(torch.equal(was, now) for was, now in zip(before, teacher.model.buffers(), strict=True))
+    assert loss > masked_gradient(copy.deepcopy(engine.model), x, y, masks, shares)[1]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from samc.completion.rule_cache import RuleCache
-from samc.completion.rules import RULES, Rule
+from samc.completion.rules import RULES, Rule, unchanged
 from samc.errors import unknown
 
 CPU = torch.device("cpu")
@@ -32,7 +32,9 @@ class Completion:
 
         The rule's result is cached: the same memories come again with every task.
         """
-        coarse, kept = self.on_device(self.cache(self.rule, images, masks), masks)
+        # what comes back whole need not be found again
+        filled = images if self.rule is unchanged else self.cache(self.rule, images, masks)
+        coarse, kept = self.on_device(filled, masks)
         if self.autoencoder is None or not len(images):
             return coarse
         self.autoencoder.eval()

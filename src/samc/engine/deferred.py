@@ -15,7 +15,7 @@ def to_host_async(tensor: Tensor) -> Callable[[], np.ndarray]:
     """A tensor on its way to the host; ask for it as late as you can."""
     if tensor.device.type != "cuda":
         return tensor.numpy
-    arrived = torch.cuda.Event()
+    arrived = torch.cuda.Event(blocking=True)  # who waits leaves its core to others
     copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
     arrived.record()
 

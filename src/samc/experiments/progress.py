@@ -8,7 +8,7 @@ from samc.learners.base import Learner, StepStats
 from samc.protocol import Watcher
 from samc.streams.base import Stream, Task
 
-REFRESH_SECONDS = 0.25
+REFRESH_SECONDS = 0.5
 
 
 class ProgressNarrator(Watcher):

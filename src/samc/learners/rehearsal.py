@@ -27,8 +27,8 @@ class MemorySettings(Terms, NetworkSettings):
 
     codec: str = setting(
         "raw",
-        "how images are kept, Q a quality: raw, thumb:N, jpeg:Q or webp:Q, at N pixels a side with @N; for samc also coo, "
-        "bitmask or cam, each also with +deflate, gist:jpeg:Q or gist:webp:Q before +cam, focus:jpeg:Q, crop:N:jpeg:Q",
+        "how images are kept, Q a quality: raw, thumb:N, jpeg:Q or webp:Q, at N pixels a side with @N; for samc also "
+        "coo, bitmask or cam, each also with +deflate, gist:jpeg:Q or gist:webp:Q before +cam, focus:jpeg:Q, crop:N:jpeg:Q",
         group="memory",
     )
     replay_size: int = setting(

@@ -21,12 +21,12 @@ NAMES = (
     "bitmask+deflate",
     "cam+deflate",
     *(f"gist:{name}:Q+cam" for name in ("jpeg", "webp")),
-    *(f"{how}:{name}:Q" for how in ("focus", "crop:N") for name in ("jpeg", "webp")),
+    *(f"{how}:{name}:Q" for how in ("focus", "focus:N", "crop:N") for name in ("jpeg", "webp")),
 )
 
 
 def parse_codec(spec: str, image_shape: Shape, grid: Grid | None = None) -> Codec:
-    """A codec from its name: raw, jpeg:20, jpeg:20@16, coo, cam+deflate, gist:webp:5+cam, focus:jpeg:40, crop:24:jpeg:9.
+    """A codec from its name: raw, jpeg:20@16, coo, cam+deflate, gist:webp:5+cam, focus:jpeg:40, crop:24:jpeg:9.
 
     `grid` is (rows, columns) of the saliency maps that will come. Only `cam` stores maps and needs it; a codec's own
     `spec` carries it (cam:4x4+deflate), and can be parsed without.
@@ -34,7 +34,7 @@ def parse_codec(spec: str, image_shape: Shape, grid: Grid | None = None) -> Code
     if spec == "raw":
         return Raw(image_shape)
     if spec.startswith("focus:"):
-        return Focus(picture_codec(spec.removeprefix("focus:"), image_shape))
+        return focus_codec(spec, image_shape)
     if spec.startswith("gist:"):
         picture, plus, masked = spec.removeprefix("gist:").partition("+")
         if not plus:
@@ -46,6 +46,14 @@ def parse_codec(spec: str, image_shape: Shape, grid: Grid | None = None) -> Code
     if ":" in spec and name not in MASKED:
         return picture_codec(spec, image_shape)
     return masked_codec(spec, image_shape, grid)
+
+
+def focus_codec(spec: str, image_shape: Shape) -> Focus:
+    """focus:jpeg:20, or focus:2:jpeg:20@16 with blocks of 2 pixels instead of 4 under a picture of 16 a side."""
+    parsed = re.fullmatch("focus:(?:([1-9][0-9]{0,3}):)?(.*)", spec)
+    assert parsed is not None
+    picture = (resized_codec if "@" in parsed[2] else picture_codec)(parsed[2], image_shape)
+    return Focus(picture, int(parsed[1])) if parsed[1] else Focus(picture)
 
 
 def resized_codec(spec: str, image_shape: Shape) -> Resized:

@@ -10,12 +10,13 @@ from samc.errors import DataError
 from samc.memory.codec import Codec
 from samc.memory.masked import DAMAGED, MaskedCodec
 from samc.memory.pictures import PictureCodec
+from samc.memory.scaled import Resized
 from samc.memory.selection import Selection
 
 LENGTH = np.dtype("<u2")
 # of a coarse picture, written before it where pictures differ in length
-BLUR = 4
-# outside the salient region, a focused picture is smoothed over blocks of so many pixels per side
+BLOCK = 4
+# outside the salient region, a focused picture is smoothed over blocks of so many pixels per side, unless it says so
 
 
 class Gist(Codec):
@@ -73,15 +74,15 @@ class Focus(Codec):
 
     gist = True
 
-    def __init__(self, picture: PictureCodec):
-        self.picture = picture
-        self.spec = f"focus:{picture.spec}"
+    def __init__(self, picture: PictureCodec | Resized, block: int = BLOCK):
+        self.picture, self.block = picture, block
+        self.spec = f"focus:{picture.spec}" if block == BLOCK else f"focus:{block}:{picture.spec}"
         self.image_shape = picture.image_shape
         self.blob_bytes: int | None = None
 
     def encode(self, images: UInt8[np.ndarray, "b c h w"], selection: Selection) -> list[bytes]:
         _, height, width = self.image_shape
-        small = max(1, width // BLUR), max(1, height // BLUR)
+        small = max(1, width // self.block), max(1, height // self.block)
         focused = images.copy()
         for image, mask in zip(focused, selection.masks, strict=True):
             for channel in image:

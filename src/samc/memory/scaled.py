@@ -1,4 +1,4 @@
-"""Codecs that pack fewer pixels into a picture: the whole image at a smaller size, or a window around the salient part."""
+"""Codecs that pack fewer pixels into a picture: the whole image made smaller, or a window around what is salient."""
 
 from collections.abc import Sequence
 
