@@ -263,8 +263,9 @@ def preset_values(preset: str, dataset: str | None, model: str) -> dict[str, Any
     """What a preset sets for a method on a stream, or, with None, on any."""
     if preset not in ("auto", "none", *presets()):
         raise unknown("preset", preset, ("auto", "none", *presets()))
-    # what is made for the embedded stream, the best that was measured, else what the paper gives
-    order = {"auto": ("embedded", "best", "paper"), "best": ("best", "paper"), "none": ()}.get(preset, (preset,))
+    # what is made for the embedded stream; else the best that was measured for our own method, the paper's for rivals
+    auto = ("embedded", "best", "paper") if model == RunConfig.model else ("embedded", "paper")
+    order = {"auto": auto, "best": ("best", "paper"), "none": ()}.get(preset, (preset,))
     for name in order:
         for stream in (dataset, ANY_STREAM):
             if model in presets()[name].get(stream or ANY_STREAM, {}):

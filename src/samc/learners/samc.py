@@ -11,11 +11,12 @@ from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from samc.completion import Completion, parse_completion, unchanged
-from samc.config import setting, with_default
-from samc.learners.base import HoldingSettings, NetworkSettings, StepStats
-from samc.learners.gem import ConeSettings, choose_rule
+from samc.config import setting
+from samc.learners.base import StepStats
+from samc.learners.best import BestSettings
+from samc.learners.gem import choose_rule
 from samc.learners.inputs import Images, Labels, TaskId, as_labels
-from samc.learners.rehearsal import KeepingSettings, MemorySettings, RehearsalLearner
+from samc.learners.rehearsal import RehearsalLearner
 from samc.learners.rules import RULES
 from samc.memory import Selection, select
 from samc.models import InpaintingAutoencoder
@@ -28,17 +29,9 @@ SALIENCY_BATCH = 250
 
 
 @dataclass(frozen=True, kw_only=True)
-class SAMCSettings(ConeSettings):
-    """Settings of SAMC. The defaults did best at equal true bytes; --preset paper is the paper's SAMC."""
+class SAMCSettings(BestSettings):
+    """Settings of SAMC. The defaults did best in a budget of bytes; --preset paper is the paper's SAMC."""
 
-    codec: str = with_default(MemorySettings, "codec", "focus:jpeg:10")
-    keeps: str = with_default(KeepingSettings, "keeps", "sample")
-    average: float = with_default(NetworkSettings, "average", 0.99)
-    augment: str = with_default(NetworkSettings, "augment", "flip")
-    distil: float = with_default(HoldingSettings, "distil", 0.5)
-    replay_size: int = with_default(MemorySettings, "replay_size", 30)
-    replay_weight: float = with_default(MemorySettings, "replay_weight", 1.0)
-    replay_current: bool = with_default(KeepingSettings, "replay_current", True)
     replay: str = setting("er", "how memory is used", choices=tuple(RULES))
     threshold: float = setting(
         0.5,
