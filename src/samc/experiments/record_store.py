@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from samc.config import may_be_none
 from samc.errors import DataError, OutputError
 from samc.experiments.jobs import Job, Outcome, before_they_were, defaults_of
 from samc.experiments.pictures import PICTURES
@@ -111,10 +112,12 @@ def is_of_job(record: RunRecord, job: Job) -> bool:
     Where a value came from (`preset`) does not matter.
     """
     config, defaults = job.config.as_dict(), defaults_of(job.config) | before_they_were(job.config)
+    optional = may_be_none(type(job.config)) | may_be_none(type(job.config.settings))
     for name in (config.keys() | record.config.keys()) - {"preset"}:
         stated, wanted = record.config.get(name), config.get(name)
-        if stated is None and name not in STATED:
-            stated = wanted if wanted is None else defaults.get(name)
+        written = name in record.config and name in optional  # None is a value of these, and not a gap
+        if stated is None and name not in STATED and not written:
+            stated = defaults.get(name)
         if stated != wanted:
             return False
     return True

@@ -32,13 +32,14 @@ class MemorySettings(Terms, NetworkSettings):
         group="memory",
     )
     replay_size: int | None = setting(
-        None, "remembered images that a step draws; left out, as many as the method's paper says", least=1
+        None, "remembered images that a step draws; left out, as many as the method's paper says", least=1, before=None
     )
     replay_weight: float | None = setting(
         None,
         "loss = mean over the batch + this times the mean over the replay; left out, as the method's paper says",
         least=0,
         hint="1 is a good start",
+        before=None,
     )
 
 
