@@ -26,7 +26,7 @@ from samc.report.paper import paper, published
 from samc.report.reproduction import TABLES, choose_tasks, publish
 from samc.report.results_page import results_page
 from samc.report.runs import by_stream
-from samc.report.spread import Spread, spread, student_probability, student_quantile
+from samc.report.spread import Spread, spread
 from samc.report.tables import (
     LATEX,
     Column,
@@ -100,18 +100,6 @@ def lines_of(path):
 
 
 # over seeds
-
-
-@pytest.mark.parametrize(("freedom", "quantile"), [(1, 12.7062), (2, 4.3027), (4, 2.7764), (9, 2.2622), (29, 2.0452)])
-def test_students_quantile_is_the_printed_one(freedom, quantile):
-    assert student_quantile(freedom) == pytest.approx(quantile, abs=5e-5)
-    assert student_probability(math.atan(student_quantile(freedom) / math.sqrt(freedom)), freedom) == pytest.approx(
-        0.95
-    )
-
-
-def test_many_degrees_are_nearly_normal():
-    assert student_quantile(10_000) == pytest.approx(1.9602, abs=5e-5)
 
 
 def test_mean_deviation_and_interval_by_hand():
