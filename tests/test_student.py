@@ -26,8 +26,8 @@ def test_many_degrees_are_nearly_normal():
 
 @given(st.floats(0, 50))
 def test_one_and_two_degrees_have_a_formula(t):
-    assert student_tail(t, 1) == pytest.approx(1 - 2 * math.atan(t) / math.pi, abs=1e-12)
-    assert student_tail(-t, 2) == pytest.approx(1 - t / math.sqrt(2 + t * t), abs=1e-12)
+    assert student_tail(t, 1) == pytest.approx(1 - 2 * math.atan(t) / math.pi, abs=1e-7)
+    assert student_tail(-t, 2) == pytest.approx(1 - t / math.sqrt(2 + t * t), abs=1e-7)
 
 
 def test_degrees_between_whole_ones_lie_between_them():

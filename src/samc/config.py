@@ -182,10 +182,9 @@ def kinds(kind: type[Settings]) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-@cache
-def may_be_none(kind: type[Settings]) -> frozenset[str]:
+def may_be_none(kind: type[Settings]) -> set[str]:
     """The settings of which None is a value too."""
-    return frozenset(name for name, hint in kinds(kind).items() if NoneType in get_args(hint))
+    return {name for name, hint in kinds(kind).items() if NoneType in get_args(hint)}
 
 
 def check_setting(settings: type[Settings], name: str, value: Any) -> None:

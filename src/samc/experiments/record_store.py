@@ -112,15 +112,19 @@ def is_of_job(record: RunRecord, job: Job) -> bool:
     Where a value came from (`preset`) does not matter.
     """
     config, defaults = job.config.as_dict(), defaults_of(job.config) | before_they_were(job.config)
-    optional = may_be_none(type(job.config)) | may_be_none(type(job.config.settings))
     for name in (config.keys() | record.config.keys()) - {"preset"}:
         stated, wanted = record.config.get(name), config.get(name)
-        written = name in record.config and name in optional  # None is a value of these, and not a gap
-        if stated is None and name not in STATED and not written:
+        if stated is None and wanted is not None and name not in STATED and not states_none(record, job, name):
             stated = defaults.get(name)
         if stated != wanted:
             return False
     return True
+
+
+def states_none(record: RunRecord, job: Job, name: str) -> bool:
+    """Whether None is what a record says; else it is a gap, which older versions wrote as None too."""
+    kinds = (type(job.config), type(job.config.settings))
+    return name in record.config and any(name in may_be_none(kind) for kind in kinds)
 
 
 def has_same_extras(folder: Path, record: RunRecord, job: Job) -> bool:
