@@ -200,8 +200,7 @@ def test_none_is_a_value_where_the_default_is_a_number(stated, size):
     config = {name: value for name, value in {**made.config, "replay_size": stated}.items() if value is not ABSENT}
     # a record that does not state it is of a time when there was no number
     assert {n for n, job in jobs.items() if is_of_job(replace(made, config=config), job)} == {size}
-    if stated is not ABSENT:
-        assert RunConfig.from_dict(config, ThirtySettings).settings.replay_size == size
+    assert RunConfig.from_dict(config, ThirtySettings).settings.replay_size == size
     assert len({job.name for job in jobs.values()}) == 3
 
 
@@ -211,6 +210,7 @@ def test_a_record_of_before_a_default_changed_is_of_what_it_was():
     for gap in ({"keeps": None}, {}):
         old = replace(made, config={**{k: v for k, v in made.config.items() if k != "keeps"}, **gap})
         assert (is_of_job(old, job), is_of_job(old, other)) == (True, False)
+        assert RunConfig.from_dict(old.config, ThirtySettings) == job.config
 
 
 def test_a_none_that_is_given_is_over_preset_and_default():

@@ -159,7 +159,7 @@ class RunConfig(Terms):
         optional = may_be_none(cls) | may_be_none(settings)
         given = {name: value for name, value in values.items() if value is not None or name in optional}
         own, method = ({name: given[name] for name in kind.names() if name in given} for kind in (cls, settings))
-        return cls(**own, settings=settings(**method))
+        return cls(**own, settings=settings(**{**before_they_were(settings), **method}))
 
 
 def resolve(given: Mapping[str, Any], method: type[Settings]) -> tuple[RunConfig, dict[str, Any]]:
@@ -180,6 +180,13 @@ def setting_fields(kind: type[Settings]) -> list[Field]:
 
 def kinds(kind: type[Settings]) -> dict[str, Any]:
     return get_type_hints(kind)
+
+
+def before_they_were(kind: type[Settings]) -> dict[str, Any]:
+    """How runs went before there were some of a method's settings, by setting."""
+    return {
+        item.name: item.metadata["before"] for item in setting_fields(kind) if item.metadata["before"] is not MISSING
+    }
 
 
 def may_be_none(kind: type[Settings]) -> set[str]:

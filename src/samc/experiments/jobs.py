@@ -4,7 +4,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import MISSING, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -53,12 +53,6 @@ def defaults_of(config: RunConfig) -> dict[str, Any]:
     """What every setting of a config would be if nobody had given it."""
     kinds: tuple[type[Settings], ...] = (RunConfig, type(config.settings))
     return {item.name: item.default for kind in kinds for item in setting_fields(kind)}
-
-
-def before_they_were(config: RunConfig) -> dict[str, Any]:
-    """How runs went before there were some of a method's settings, by setting."""
-    settings = setting_fields(type(config.settings))
-    return {item.name: item.metadata["before"] for item in settings if item.metadata["before"] is not MISSING}
 
 
 @dataclass(frozen=True)

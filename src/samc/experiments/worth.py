@@ -1,5 +1,6 @@
 """What SAMC's best preset is worth: each of its parts, each budget of bytes, and saliency itself."""
 
+from dataclasses import replace
 from typing import Any
 
 from samc.experiments.specification import Variant
@@ -62,13 +63,14 @@ def budget(nbytes: int) -> dict[str, Any]:
     return {} if nbytes == 10 * RAW_IMAGE else {"memory_bytes": f"{nbytes}/task"}
 
 
-def along_budgets(name: str, line: Variant, codec: str = "", least: int = 0, most: int | None = None) -> list[Variant]:
-    """A method at every budget that holds an image; a codec may have the budget's quality in it."""
+def along_budgets(
+    name: str, line: Variant, images: str = "raw", least: int = 0, most: int | None = None
+) -> list[Variant]:
+    """A method at every budget that holds an image; the codec of its images may have the budget's quality in it."""
     points = []
     for nbytes, quality in QUALITY.items():
         if least <= nbytes and (most is None or nbytes <= most):
-            kept = {"codec": codec.format(quality=quality)} if codec else {}
-            settings = {**line.settings, **kept, **budget(nbytes)}
+            settings = {**line.settings, "codec": images.format(quality=quality), **budget(nbytes)}
             label = f"{name}, {nbytes:,} bytes"
             points.append(Variant(label, line.model, settings, at=float(nbytes), preset=line.preset, line=name))
     return points
@@ -84,7 +86,7 @@ def frontier(best: Variant, gem: Variant, paper_samc: Variant) -> list[Variant]:
         *along_budgets("ER, raw images, with the parts", er_with_parts, least=RAW_IMAGE),
         *along_budgets("ER, raw images", er, least=RAW_IMAGE),
         *along_budgets("GEM, raw images", gem, least=RAW_IMAGE, most=COSTLY),
-        *along_budgets("SAMC as in the paper, in true bytes", paper_samc, least=RAW_IMAGE, most=COSTLY),
+        *along_budgets("SAMC as in the paper, in true bytes", paper_samc, "coo", least=RAW_IMAGE, most=COSTLY),
         Variant("joint: every image kept", "joint", {"lr": 0.1}, line="joint: every image kept"),
         Variant("finetune: no memory", "finetune", {"lr": 0.1}, line="finetune: no memory"),
     ]
@@ -94,20 +96,19 @@ PLAIN = "plain JPEG"
 USES_OF_SALIENCY: list[tuple[str, dict[str, Any]]] = [
     ("smooth where nothing is salient", {"codec": "focus:jpeg:{quality}"}),
 ]
-# each is compared with plain JPEG of the same quality at the same budget
+# each changes some settings, and is compared with plain JPEG of the same quality at the same budget
 SALIENCY_BUDGETS = (256, 1_024, 3_073, 30_730)
 
 
 def saliency(best: Variant) -> list[Variant]:
     """The best preset with each use of saliency, and with none, by budget."""
+    none: list[tuple[str, dict[str, Any]]] = [(PLAIN, {})]
     variants = []
     for nbytes in SALIENCY_BUDGETS:
-        plain = f"{PLAIN}, {nbytes:,} bytes"
-        for name, settings in [(PLAIN, {"codec": "jpeg:{quality}"}), *USES_OF_SALIENCY]:
-            codec = settings["codec"].format(quality=QUALITY[nbytes])
-            label, against = f"{name}, {nbytes:,} bytes", None if name == PLAIN else plain
-            given = {**best.settings, **settings, "codec": codec, **budget(nbytes)}
-            variants.append(
-                Variant(label, best.model, given, at=float(nbytes), preset=best.preset, line=name, against=against)
-            )
+        for name, changes in none + USES_OF_SALIENCY:
+            settings = {"codec": "jpeg:{quality}", **changes, **budget(nbytes)}
+            settings["codec"] = settings["codec"].format(quality=QUALITY[nbytes])
+            against = None if name == PLAIN else f"{PLAIN}, {nbytes:,} bytes"
+            made = replace(best, label=f"{name}, {nbytes:,} bytes", settings={**best.settings, **settings})
+            variants.append(replace(made, at=float(nbytes), line=name, against=against))
     return variants
