@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from record_makers import of_job
-from samc.config import RunConfig
+from samc.config import RunConfig, with_default
 from samc.errors import DataError, OutputError
 from samc.experiments import local
 from samc.experiments.jobs import Job, Outcome, defaults_of, learn, make_job
@@ -26,6 +26,8 @@ from samc.experiments.local import InProcess, LocalProcesses, pickled_end
 from samc.experiments.perform import Listener, perform
 from samc.experiments.pictures import PICTURES
 from samc.experiments.record_store import CLAIM, RecordStore, is_of_job
+from samc.learners.rehearsal import MemorySettings
+from samc.learners.samc import SAMC
 from samc.memory import EpisodicMemory
 
 CPU = torch.device("cpu")
@@ -181,6 +183,40 @@ def test_what_a_record_states_is_the_job_s(tmp_path, stated, settings, found):
     job = make_job({**GEM, **settings})
     assert (RecordStore(tmp_path).find(job) is not None) == found
     assert is_of_job(replace(made, config=config), job) == found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThirtySettings(SAMC.Settings):
+    """SAMC's, with a number where other methods have none, and another default than it had."""
+
+    replay_size: int | None = with_default(MemorySettings, "replay_size", 30)
+    keeps: str = with_default(SAMC.Settings, "keeps", "sample", before="newest")
+
+
+@pytest.mark.parametrize(("stated", "size"), [(None, None), (30, 30), (7, 7), (ABSENT, None)])
+def test_none_is_a_value_where_the_default_is_a_number(stated, size):
+    jobs = {n: Job(RunConfig(model="samc", settings=ThirtySettings(replay_size=n))) for n in (None, 30, 7)}
+    made = of_job(jobs[30])
+    config = {name: value for name, value in {**made.config, "replay_size": stated}.items() if value is not ABSENT}
+    # a record that does not state it is of a time when there was no number
+    assert {n for n, job in jobs.items() if is_of_job(replace(made, config=config), job)} == {size}
+    assert RunConfig.from_dict(config, ThirtySettings).settings.replay_size == size
+    assert len({job.name for job in jobs.values()}) == 3
+
+
+def test_a_record_of_before_a_default_changed_is_of_what_it_was():
+    job, other = (Job(RunConfig(model="samc", settings=ThirtySettings(keeps=keeps))) for keeps in ("newest", "sample"))
+    made = of_job(job)
+    for gap in ({"keeps": None}, {}):
+        old = replace(made, config={**{k: v for k, v in made.config.items() if k != "keeps"}, **gap})
+        assert (is_of_job(old, job), is_of_job(old, other)) == (True, False)
+        assert RunConfig.from_dict(old.config, ThirtySettings) == job.config
+
+
+def test_a_none_that_is_given_is_over_preset_and_default():
+    assert ThirtySettings.made({}, "samc").replay_size == 30
+    assert ThirtySettings.made({"replay_size": None}, "samc").replay_size is None
+    assert ThirtySettings.made({"replay_size": None}, "samc", {"replay_size": 30}).replay_size is None
 
 
 SETTINGS = st.fixed_dictionaries(

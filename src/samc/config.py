@@ -7,7 +7,7 @@ stand in one `setting(...)` and nowhere else.
 import inspect
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -38,11 +38,11 @@ def setting(
     below: Number | None = None,
     hint: str = "",
     group: Group = "method",
-    before: Any = None,
+    before: Any = MISSING,
 ) -> Any:
     """A field with its meaning, its range and what is a good value (`hint`), which the error for another one says.
 
-    `before` is how runs went before there was this setting, which their records do not state.
+    `before` is how runs went before there was this setting, which their records do not state; left out, as its default.
     """
     meaning = f"{meaning}: {' or '.join(choices)}" if choices else meaning
     bounds = {"least": least, "above": above, "most": most, "below": below}
@@ -50,10 +50,11 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
-def with_default(kind: type["Settings"], name: str, default: Any) -> Any:
-    """The same setting with another default, for a method that does best with it."""
+def with_default(kind: type["Settings"], name: str, default: Any, *, before: Any = MISSING) -> Any:
+    """The same setting with another default, for a method that does best with it; `before` if runs went otherwise."""
     (item,) = (item for item in fields(kind) if item.name == name)
-    return field(default=default, metadata=item.metadata)
+    changed = {} if before is MISSING else {"before": before}
+    return field(default=default, metadata={**item.metadata, **changed})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,10 +155,11 @@ class RunConfig(Terms):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], settings: type[Settings]) -> "RunConfig":
-        """From what a record has; None stands where an older version wrote down what a method does not take."""
-        given = {name: value for name, value in values.items() if value is not None}
+        """From what a record has; a None that is no value stands for what an older version did not write down."""
+        optional = may_be_none(cls) | may_be_none(settings)
+        given = {name: value for name, value in values.items() if value is not None or name in optional}
         own, method = ({name: given[name] for name in kind.names() if name in given} for kind in (cls, settings))
-        return cls(**own, settings=settings(**method))
+        return cls(**own, settings=settings(**{**before_they_were(settings), **method}))
 
 
 def resolve(given: Mapping[str, Any], method: type[Settings]) -> tuple[RunConfig, dict[str, Any]]:
@@ -178,6 +180,18 @@ def setting_fields(kind: type[Settings]) -> list[Field]:
 
 def kinds(kind: type[Settings]) -> dict[str, Any]:
     return get_type_hints(kind)
+
+
+def before_they_were(kind: type[Settings]) -> dict[str, Any]:
+    """How runs went before there were some of a method's settings, by setting."""
+    return {
+        item.name: item.metadata["before"] for item in setting_fields(kind) if item.metadata["before"] is not MISSING
+    }
+
+
+def may_be_none(kind: type[Settings]) -> set[str]:
+    """The settings of which None is a value too."""
+    return {name for name, hint in kinds(kind).items() if NoneType in get_args(hint)}
 
 
 def check_setting(settings: type[Settings], name: str, value: Any) -> None:

@@ -12,7 +12,7 @@ from samc.cli.progress import ProgressBoard, describe, live_progress
 from samc.cli.seeds import parse_seeds
 from samc.device import choose
 from samc.errors import ConfigError, UserError, unknown
-from samc.experiments.items import ITEMS, check_streams, select_items
+from samc.experiments.items import BY_NAME, ITEMS, check_streams, select_items
 from samc.experiments.jobs import Executor, Job
 from samc.experiments.local import ON_A_GPU, LocalProcesses, threads_each
 from samc.experiments.perform import perform
@@ -31,7 +31,7 @@ folder. What has not been run yet is shown as not run.
 
 {WHAT}
 
-  all            all but variants and grid, which is hundreds of runs
+  all            all but {", ".join(BY_NAME[:-1])} and {BY_NAME[-1]}, which is hundreds of runs
 
 Examples:
 

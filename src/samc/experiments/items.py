@@ -8,6 +8,7 @@ from typing import Any
 from samc.config import presets
 from samc.errors import unknown
 from samc.experiments.specification import EMBEDDED, STREAMS, Item, Variant, on_every_stream
+from samc.experiments.worth import PARTS, frontier, saliency
 
 PAPER = {
     "codec": "coo",
@@ -152,6 +153,25 @@ LISTED = (
         most_seeds=3,
     ),
     Item(
+        "parts",
+        "what each part of SAMC's best preset gives",
+        on_every_stream(*PARTS),
+        streams=("split-cifar100",),
+    ),
+    Item(
+        "frontier",
+        "ACC by bytes per task",
+        on_every_stream(*frontier(BEST, GEM, COO)),
+        streams=("split-cifar100",),
+        most_seeds=3,
+    ),
+    Item(
+        "saliency",
+        "what saliency is worth, by budget",
+        on_every_stream(*saliency(BEST)),
+        streams=("split-cifar100",),
+    ),
+    Item(
         "grid",
         "the paper's grids, judged on training images held out",
         grid_points,
@@ -160,8 +180,9 @@ LISTED = (
     ),
 )
 ITEMS = {item.name: item for item in LISTED}
-ALL = tuple(name for name in ITEMS if name not in ("variants", "grid"))
-# what the paper has none of, and a search of hundreds of runs: they are asked for by name
+BY_NAME = ("variants", "parts", "frontier", "saliency", "grid")
+# what the paper has none of, and a search of hundreds of runs: they are asked for
+ALL = tuple(name for name in ITEMS if name not in BY_NAME)
 
 
 def select_items(names: Iterable[str], quick: bool = False) -> list[Item]:

@@ -55,12 +55,6 @@ def defaults_of(config: RunConfig) -> dict[str, Any]:
     return {item.name: item.default for kind in kinds for item in setting_fields(kind)}
 
 
-def before_they_were(config: RunConfig) -> dict[str, Any]:
-    """How runs went before there were some of a method's settings, by setting."""
-    settings = setting_fields(type(config.settings))
-    return {item.name: item.metadata["before"] for item in settings if item.metadata["before"] is not None}
-
-
 @dataclass(frozen=True)
 class Outcome:
     """What a job leaves: its record, the files that were asked for, by name, and what its user should know of it."""

@@ -9,8 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from samc.config import before_they_were, may_be_none
 from samc.errors import DataError, OutputError
-from samc.experiments.jobs import Job, Outcome, before_they_were, defaults_of
+from samc.experiments.jobs import Job, Outcome, defaults_of
 from samc.experiments.pictures import PICTURES
 from samc.files import write_whole
 from samc.record import FILE, RunRecord
@@ -110,14 +111,21 @@ def is_of_job(record: RunRecord, job: Job) -> bool:
 
     Where a value came from (`preset`) does not matter.
     """
-    config, defaults = job.config.as_dict(), defaults_of(job.config) | before_they_were(job.config)
+    config = job.config.as_dict()
+    defaults = defaults_of(job.config) | before_they_were(type(job.config.settings))
     for name in (config.keys() | record.config.keys()) - {"preset"}:
         stated, wanted = record.config.get(name), config.get(name)
-        if stated is None and name not in STATED:
-            stated = wanted if wanted is None else defaults.get(name)
+        if stated is None and wanted is not None and name not in STATED and not states_none(record, job, name):
+            stated = defaults.get(name)
         if stated != wanted:
             return False
     return True
+
+
+def states_none(record: RunRecord, job: Job, name: str) -> bool:
+    """Whether None is what a record says; else it is a gap, which older versions wrote as None too."""
+    kinds = (type(job.config), type(job.config.settings))
+    return name in record.config and any(name in may_be_none(kind) for kind in kinds)
 
 
 def has_same_extras(folder: Path, record: RunRecord, job: Job) -> bool:

@@ -26,7 +26,8 @@ class Variant:
     """A row of a table or a line of a figure: a method and the settings that make it this one.
 
     `paper` is its key among the paper's numbers, None for what the paper does not have; `at` is its place on a
-    figure's axis.
+    figure's axis, and `line` what it is called without that place; `against` is the label of the variant that it is
+    compared with, seed by seed.
     """
 
     label: str
@@ -35,6 +36,8 @@ class Variant:
     paper: str | None = None
     at: float | None = None
     preset: str = "paper"
+    line: str = ""
+    against: str | None = None
 
     def run_settings(self, dataset: str, seed: int, quick: bool) -> dict[str, Any]:
         """What the command line would be given. The embedded stream has only one preset, and a quick run few images."""

@@ -14,7 +14,7 @@ class BestSettings(ConeSettings):
 
     lr: float = with_default(NetworkSettings, "lr", 0.05)
     codec: str = with_default(MemorySettings, "codec", "jpeg:10")
-    keeps: str = with_default(KeepingSettings, "keeps", "sample")
+    keeps: str = with_default(KeepingSettings, "keeps", "sample", before="newest")
     average: float = with_default(NetworkSettings, "average", 0.99)
     augment: str = with_default(NetworkSettings, "augment", "flip")
     distil: float = with_default(HoldingSettings, "distil", 1.0)

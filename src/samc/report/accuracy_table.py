@@ -1,14 +1,17 @@
 """Tables 1 and 2 and the one at equal bytes: ACC and BWT over seeds, the paper's next to them, and the memory used."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from samc.experiments.items import BEST
 from samc.experiments.specification import Item
 from samc.report.measures import extra_bytes, images_per_task, memory_bytes, percent
-from samc.report.numbers import DASH, format_number
+from samc.report.numbers import DASH, format_number, format_p
 from samc.report.paper import published
 from samc.report.runs import Results, Runs, by_stream, format_seeds
 from samc.report.spread import Spread
+from samc.report.student import welch_p
 from samc.report.tables import Column, Table, TableRow, Values
 
 SIGNS = {"acc": "", "bwt": "+"}
@@ -46,6 +49,8 @@ def interval_text(name: str, sign: str) -> Callable[[Values], str]:
     return text
 
 
+AGAINST_BEST = Column(f"p against {BEST.label}", lambda values: format_p(values["p_against_best"]))
+WELCH = "p: Welch's two-sided test on ACC, not corrected for the number of rows."
 COLUMNS = (
     Column("method", align="left"),
     Column("seeds", format_seeds),
@@ -60,6 +65,25 @@ COLUMNS = (
 def accuracy_tables(item: Item, results: Results) -> list[Table]:
     """One table per stream."""
     return [accuracy_table(item, stream, rows) for stream, rows in by_stream(results).items()]
+
+
+def equal_bytes_tables(item: Item, results: Results) -> list[Table]:
+    """The same, with each row's ACC tested against our default's."""
+    tables = []
+    for stream, all_runs in by_stream(results).items():
+        table = accuracy_table(item, stream, all_runs)
+        best = next((runs for runs in all_runs if runs.variant == BEST), None)
+        rows = [
+            replace(row, values={**row.values, "p_against_best": p_against(best, runs)})
+            for row, runs in zip(table.rows, all_runs, strict=True)
+        ]
+        tables.append(replace(table, columns=(*COLUMNS, AGAINST_BEST), rows=rows, notes=(*table.notes, WELCH)))
+    return tables
+
+
+def p_against(best: Runs | None, runs: Runs) -> float | None:
+    ours, theirs = (other and other.over_seeds(percent("acc")) for other in (best, runs))
+    return welch_p(ours.values, theirs.values) if ours and theirs and best is not runs else None
 
 
 def accuracy_table(item: Item, stream: str, all_runs: Sequence[Runs]) -> Table:

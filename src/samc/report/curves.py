@@ -1,4 +1,4 @@
-"""The paper's curves drawn from records: the first task's accuracy, ACC by threshold, ACC by memory size."""
+"""Curves drawn from records: the first task's accuracy, ACC by threshold, by memory size and by bytes."""
 
 import io
 import math
@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
 
 from samc.files import write_whole
 from samc.report.measures import percent
@@ -40,6 +41,14 @@ STYLES: dict[str, dict[str, Any]] = {
     "mer": {"color": "#000000", "marker": "<", "linestyle": "-."},
     "ebm": {"color": "#8c6d00", "marker": ">", "linestyle": ":"},
     "eec": {"color": "#5e3c99", "marker": "*", "linestyle": ":"},
+    "SAMC, best": {"color": RED, "marker": "o", "linewidth": 2.8, "markersize": 6, "zorder": 10},
+    # thin, and over the thick line that it may lie on
+    "ER, small JPEGs, with the parts": {"color": "#009e73", "marker": "^", "linewidth": 1.3, "zorder": 11},
+    "ER, small JPEGs": {"color": "#009e73", "marker": "^", "markerfacecolor": "white", "linestyle": "--"},
+    "ER, raw images, with the parts": {"color": "#e69f00", "marker": "v"},
+    "ER, raw images": {"color": "#e69f00", "marker": "v", "markerfacecolor": "white", "linestyle": "--"},
+    "GEM, raw images": {"color": "#0072b2", "marker": "s", "linestyle": "-."},
+    "SAMC as in the paper, in true bytes": {"color": "#000000", "marker": "D", "linestyle": ":"},
 }
 # Okabe and Ito's colours and two darker ones, each with a marker of its own: lines differ without their colours too
 NAMES = {
@@ -131,6 +140,38 @@ def draw_by_size(streams: Streams) -> Figure:
     return figure
 
 
+def draw_frontier(streams: Streams) -> Figure:
+    """ACC by bytes per task, one line for each method; levels are methods that have no budget."""
+    figure, panels = empty_panels(streams, [5.6] * len(streams), legend=2.75, height=4.4)
+    for axes, all_runs in zip(panels, streams.values(), strict=True):
+        axes.set_xscale("log")
+        for line in dict.fromkeys(runs.variant.line for runs in all_runs):
+            of_line = [runs for runs in all_runs if runs.variant.line == line]
+            if of_line[0].variant.at is None:
+                draw_level(axes, of_line[0])
+            else:
+                draw_points(axes, of_line, line, line)
+        budgets = sorted({runs.variant.at for runs in all_runs if runs.variant.at is not None})
+        axes.set_xticks(budgets, [f"{at:,.0f}" for at in budgets])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlim(budgets[0] / 1.25, budgets[-1] * 1.25)
+        axes.set_xlabel("memory per task, in bytes")
+    panels[0].set_ylabel("ACC, %, mean ± sd")
+    draw_legend(panels)
+    return figure
+
+
+def draw_level(axes: Axes, runs: Runs) -> None:
+    """A mean that holds at every place of the axis, with its name on it."""
+    mean = runs.mean(percent("acc"))
+    if mean is not None:
+        axes.axhline(mean, color="#555555", linestyle=(0, (1, 2)), linewidth=1.2, zorder=1)
+        axes.annotate(
+            runs.variant.line, (0.01, mean), xycoords=axes.get_yaxis_transform(), xytext=(0, 2),
+            textcoords="offset points", fontsize=8, color="#555555", va="bottom",
+        )  # fmt: skip
+
+
 def draw_points(axes: Axes, all_runs: Sequence[Runs], style: str, label: str) -> None:
     """A line through the means, with a standard deviation to either side where there is one."""
     points = [(runs.variant.at or 0, runs.over_seeds(percent("acc"))) for runs in all_runs]
@@ -144,8 +185,7 @@ def draw_points(axes: Axes, all_runs: Sequence[Runs], style: str, label: str) ->
             label=label,
             capsize=2.5,
             elinewidth=1,
-            markersize=4.5,
-            **{"linewidth": 1.6, "zorder": 4, **STYLES[style]},
+            **{"linewidth": 1.6, "markersize": 4.5, "zorder": 4, **STYLES[style]},
         )
 
 
@@ -176,16 +216,18 @@ def accounting_text(streams: Streams) -> str:
     return f"{', '.join(names)}: memory counted\nin colours only, as in the\npaper; others: in all bytes"
 
 
-def empty_panels(streams: Streams, widths: Sequence[float], legend: float) -> tuple[Figure, list[Axes]]:
+def empty_panels(
+    streams: Streams, widths: Sequence[float], legend: float, height: float = PANEL_HEIGHT
+) -> tuple[Figure, list[Axes]]:
     """Panels side by side under the streams' names, with room for a legend at the right, in inches."""
-    size = (sum(widths) + 0.45 * (len(widths) - 1) + 0.75 + legend, PANEL_HEIGHT)
+    size = (sum(widths) + 0.45 * (len(widths) - 1) + 0.75 + legend, height)
     figure = Figure(figsize=size, dpi=150)
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(
         1, len(widths), width_ratios=widths, left=0.65 / size[0], right=1 - (legend + 0.1) / size[0],
-        top=1 - 0.35 / PANEL_HEIGHT, bottom=0.5 / PANEL_HEIGHT, wspace=0.45 / (sum(widths) / len(widths)),
+        top=1 - 0.35 / height, bottom=0.5 / height, wspace=0.45 / (sum(widths) / len(widths)),
     )  # fmt: skip
-    corner = (1 - (legend - 0.05) / size[0], 0.5 / PANEL_HEIGHT)
+    corner = (1 - (legend - 0.05) / size[0], 0.5 / height)
     figure.text(*corner, accounting_text(streams), fontsize=7.5, color="#555555", va="bottom")
     panels = []
     for place, (stream, all_runs) in enumerate(streams.items()):

@@ -19,6 +19,11 @@ def format_mean(mean: float | None, sd: float | None, digits: int = 1, sign: str
     return text if mean is None or sd is None else f"{text} ± {sd:.{digits}f}"
 
 
+def format_p(p: float | None) -> str:
+    """A p value, to three digits."""
+    return "< 0.001" if p is not None and p < 0.001 else format_number(p, 3)
+
+
 def format_psnr(squared_error: float | None, psnr: float | None) -> str:
     """In decibels; images without any error have no finite one."""
     return "exact" if squared_error == 0 else format_number(psnr, 1)

@@ -15,33 +15,39 @@ from samc.experiments.specification import Item, Key
 from samc.files import write_whole
 from samc.record import RunRecord
 from samc.report import curves
-from samc.report.accuracy_table import accuracy_tables
+from samc.report.accuracy_table import accuracy_tables, equal_bytes_tables
 from samc.report.claims_table import claims_tables
 from samc.report.cost_table import cost_tables
 from samc.report.curve_table import curve_points
+from samc.report.frontier_table import frontier_tables
 from samc.report.gallery import draw_gallery
 from samc.report.grid_table import as_presets, grid_tables
 from samc.report.measures import images
-from samc.report.runs import Results, by_stream, machines_sentence
+from samc.report.paired_table import parts_tables, saliency_tables
+from samc.report.runs import BUDGET, Results, by_stream, machines_sentence
 from samc.report.stored_table import stored_tables
 from samc.report.tables import Table, to_csv, to_latex, to_markdown
 
 TABLES: dict[str, Callable[[Item, Results], list[Table]]] = {
     "table1": accuracy_tables,
     "table2": accuracy_tables,
-    "equal-bytes": accuracy_tables,
+    "equal-bytes": equal_bytes_tables,
     "variants": accuracy_tables,
     "table3": cost_tables,
     "images-stored": stored_tables,
     "theory": claims_tables,
+    "parts": parts_tables,
+    "frontier": frontier_tables,
+    "saliency": saliency_tables,
     "grid": grid_tables,
 }
 FIGURES: dict[str, Callable[[curves.Streams], Figure]] = {
     "first-task": curves.draw_first_task,
     "threshold": curves.draw_by_threshold,
     "memory-size": curves.draw_by_size,
+    "frontier": curves.draw_frontier,
 }
-AXES = {"memory-size": ("accounting", "budget_images")}
+AXES = {"memory-size": ("accounting", "budget_images"), "frontier": BUDGET}
 # terms that a figure itself shows: its axis; GEM's images are counted in bytes, SAMC's in values, as in the paper
 MOST_TASKS = 5
 # in a gallery, spread over the stream
@@ -56,11 +62,10 @@ def publish(item: Item, results: Results, folder: Path, pictures: Mapping[Key, b
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"cannot write to {folder}: {error.strerror}; choose another folder") from None
-    if item.name in TABLES:
-        return write_tables(item, results, folder)
-    if item.name in FIGURES:
-        return write_figures(item, results, folder)
-    return write_galleries(results, folder, pictures)
+    if item.name not in TABLES and item.name not in FIGURES:
+        return write_galleries(results, folder, pictures)
+    figures = write_figures(item, results, folder) if item.name in FIGURES else []
+    return [*figures, *(write_tables(item, results, folder) if item.name in TABLES else [])]
 
 
 def load_pictures(jobs: Mapping[Key, Job], store: RecordStore) -> dict[Key, bytes]:
@@ -75,9 +80,10 @@ def write_tables(item: Item, results: Results, folder: Path) -> list[Path]:
     heading, machines = f"# {item.name}: {item.what}", machines_sentence(results.values())
     texts = {
         "md": "\n\n".join([heading, to_markdown(tables), *machines]) + "\n",
-        "csv": to_csv([row.values for table in tables for row in table.rows]),
         "tex": to_latex(tables, item.name),
     }
+    if item.name not in FIGURES:  # whose points are its CSV
+        texts["csv"] = to_csv([row.values for table in tables for row in table.rows])
     if item.name == "grid":
         texts["yaml"] = as_presets(results)
     return [write_text(folder / f"{item.name}.{kind}", text) for kind, text in texts.items()]

@@ -17,8 +17,8 @@ from samc.report.tables import to_markdown
 
 INTRODUCTION = """# Results
 
-Every table and figure of the paper, made from the records of runs and from nothing else. `samc reproduce` learns what
-is missing, `samc results` writes this page again."""
+Every table and figure of the paper and a few of our own, made from the records of runs and from nothing else. `samc
+reproduce` learns what is missing, `samc results` writes this page again."""
 MOST_NAMED = 16
 # variants that a line names before it only counts them
 
@@ -83,10 +83,9 @@ def item_section(item_results: ItemResults, link: str, folder: Path) -> list[str
 
 def item_lines(item: Item, begun: Results, link: str, folder: Path) -> list[str]:
     """Tables as they are, figures as links; a gallery only where it could be drawn."""
-    if item.name in TABLES:
-        return [to_markdown(TABLES[item.name](item, begun), level=3)]
-    if item.name in FIGURES:
-        return [f"![{item.what}]({link}{item.name}.png)"]
+    if item.name in TABLES or item.name in FIGURES:
+        figure = [f"![{item.what}]({link}{item.name}.png)"] if item.name in FIGURES else []
+        return [*figure, *([to_markdown(TABLES[item.name](item, begun), level=3)] if item.name in TABLES else [])]
     names = {stream: f"{item.name}-{stream}.png" for stream in streams_of(begun)}
     return [f"![{stream}: {item.what}]({link}{name})" for stream, name in names.items() if (folder / name).exists()]
 

@@ -15,6 +15,10 @@ Results = Mapping[Key, RunRecord | None]
 # the runs of an item, in the order of its jobs; None has not been run yet
 
 
+BUDGET = ("memory_bytes", "budget_images")
+# the terms that differ where a table or figure goes along budgets
+
+
 @dataclass(frozen=True)
 class Runs:
     """A variant's runs on one stream, by seed; `missing` are the seeds that have not been run yet."""

@@ -1,0 +1,245 @@
+"""What SAMC's best preset is worth: the right runs, the right differences, and a figure that bears gaps."""
+
+import csv
+import io
+
+import pytest
+from PIL import Image
+
+from record_makers import of_job
+from samc.experiments.items import ALL, BEST, BY_NAME, ITEMS
+from samc.experiments.jobs import Outcome, make_job
+from samc.experiments.record_store import RecordStore
+from samc.experiments.worth import QUALITY
+from samc.report.reproduction import publish
+from samc.report.results_page import results_page
+
+OFF = {"average": 0.0, "augment": "none", "distil": 0.0, "replay_size": None, "replay_weight": None,
+       "replay_current": False}  # fmt: skip
+ON = {"average": 0.99, "augment": "flip", "distil": 0.5, "replay_size": 30, "replay_weight": 1.0,
+      "replay_current": True}  # fmt: skip
+
+
+def first_seeds(name, **part):
+    """The settings of an item's jobs by label."""
+    return {
+        variant.label: job.config.as_dict() for (_, variant, seed), job in ITEMS[name].jobs(**part).items() if not seed
+    }
+
+
+def made(name, acc):
+    """An item's records, with the accuracy that `acc` gives for a variant and a seed; None is missing."""
+    results = {}
+    for key, job in ITEMS[name].jobs().items():
+        value = acc(key[1], key[2])
+        results[key] = None if value is None else of_job(job, value, seconds={"total": 60.0})
+    return ITEMS[name], results
+
+
+def table(path):
+    lines = [line for line in path.read_text().splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def test_they_are_asked_for_by_name():
+    assert set(BY_NAME) == {"variants", "parts", "frontier", "saliency", "grid"}
+    assert not set(ALL) & set(BY_NAME)
+
+
+# parts
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_every_part_is_said_in_every_row(quick):
+    jobs = first_seeds("parts", quick=quick)
+    parts = {label: {name: config[name] for name in OFF} for label, config in jobs.items()}
+    on = {label: {name for name in OFF if values[name] != OFF[name]} for label, values in parts.items()}
+    replay = {"replay_size", "replay_weight"}
+    assert on == {
+        "no part": set(),
+        "only the average": {"average"},
+        "only flips": {"augment"},
+        "only 30 replayed, weight 1": replay,
+        "only the current task's memory": {"replay_current"},
+        "only old heads held, and the average that they are held to": {"distil", "average"},
+        "all parts": set(ON),
+        "all but the average, and old heads held, which needs it": set(ON) - {"average", "distil"},
+        "all but flips": set(ON) - {"augment"},
+        "all but 30 replayed, weight 1": set(ON) - replay,
+        "all but the current task's memory": set(ON) - {"replay_current"},
+        "all but old heads held": set(ON) - {"distil"},
+    }
+    for label, values in parts.items():
+        assert {name: values[name] for name in on[label]} == {name: ON[name] for name in on[label]}
+    assert {(config["keeps"], config["replay"], config["model"]) for config in jobs.values()} == {
+        ("sample", "er", "samc")
+    }
+
+
+def test_parts_share_the_best_presets_codec_and_terms():
+    best = make_job(BEST.run_settings("split-cifar100", 0, False)).config.as_dict()
+    for config in first_seeds("parts").values():
+        changed = {name for name, value in config.items() if value != best[name]}
+        assert changed <= {*OFF, "keeps"}
+    assert len(ITEMS["parts"].jobs()) == 12 * 5
+
+
+def test_a_part_is_measured_seed_by_seed(tmp_path):
+    gains = {"only flips": (0.01, 0.02, 0.03, 0.04, 0.05), "all but flips": (0.18, None, 0.2, None, 0.19)}
+
+    def acc(variant, seed):
+        base = 0.4 + 0.05 * seed
+        if variant.label in gains:
+            gain = gains[variant.label][seed]
+            return None if gain is None else base + gain
+        return {"no part": base, "all parts": base + 0.2}.get(variant.label)
+
+    publish(*made("parts", acc), tmp_path, {})
+    header, _, *rows = table(tmp_path / "parts.md")
+    rows = {row[0]: row for row in rows}
+    assert header[4:] == [
+        *(f"difference: {name}" for name in ("from", "pairs", "mean", "95 % interval", "p")),
+        "seconds",
+    ]
+    assert rows["no part"][1:] == ["5", "50.00 ± 7.91", "−10.00 ± 0.00", "–", "–", "–", "–", "–", "60"]
+    # 1 to 5 points: mean 3, deviation √2.5, and 2.7764·√2.5/√5 = 1.9632; t = 3/√0.5 with 4 degrees
+    assert rows["only flips"][4:] == ["no part", "5", "+3.00", "+1.04 to +4.96", "0.013", "60"]
+    # −2, 0 and −1 points; t = −√3 with 2 degrees
+    assert rows["all but flips"][1] == "3 of 5"
+    assert rows["all but flips"][4:9] == ["all parts", "3", "−1.00", "−3.48 to +1.48", "0.225"]
+    assert rows["all parts"][4:8] == ["no part", "5", "+20.00", "+20.00 to +20.00"]
+    assert rows["only the average"][1:] == ["not run", "–", "–", "no part", "–", "–", "–", "–", "–"]
+
+
+# the frontier
+
+
+def test_lines_begin_where_an_image_fits_and_end_where_they_cost_too_much():
+    budgets = {}
+    for variant in ITEMS["frontier"].variants("split-cifar100"):
+        budgets.setdefault(variant.line, []).append(variant.at)
+    every = [256, 1024, 3073, 10_000, 30_730, 100_000, 300_000]
+    assert list(QUALITY) == every
+    assert budgets == {
+        "SAMC, best": every,
+        "ER, small JPEGs, with the parts": every,
+        "ER, small JPEGs": every,
+        "ER, raw images, with the parts": every[2:],
+        "ER, raw images": every[2:],
+        "GEM, raw images": every[2:-1],
+        "SAMC as in the paper, in true bytes": every[2:-1],
+        "joint: every image kept": [None],
+        "finetune: no memory": [None],
+    }
+    assert {seed for _, _, seed in ITEMS["frontier"].jobs()} == {0, 1, 2}
+
+
+def test_the_runs_of_the_frontier():
+    jobs = first_seeds("frontier")
+    small, large = "ER, small JPEGs, with the parts, 1,024 bytes", "ER, raw images, 300,000 bytes"
+    assert {name: jobs[small][name] for name in ON} == ON
+    assert (jobs[small]["codec"], jobs[small]["memory_bytes"], jobs[small]["keeps"]) == (
+        "jpeg:5",
+        "1024/task",
+        "sample",
+    )
+    assert {name: jobs[large][name] for name in OFF} == OFF
+    assert (jobs[large]["codec"], jobs[large]["memory_bytes"]) == ("raw", "300000/task")
+    assert [config["codec"] for label, config in jobs.items() if label.startswith("SAMC, best")] == [
+        f"focus:jpeg:{quality}" for quality in QUALITY.values()
+    ]
+    assert [jobs[label]["lr"] for label in ("joint: every image kept", "finetune: no memory")] == [0.1, 0.1]
+    assert {config["accounting"] for config in jobs.values()} == {"bytes"}
+
+
+def test_ten_raw_images_are_the_runs_of_the_other_tables():
+    names = {job.name for item in ("table1", "equal-bytes") for job in ITEMS[item].jobs(["split-cifar100"]).values()}
+    jobs = {variant.label: job.name for (_, variant, seed), job in ITEMS["frontier"].jobs().items() if not seed}
+    for line in ("GEM, raw images", "ER, raw images", "SAMC as in the paper, in true bytes"):
+        assert jobs[f"{line}, 30,730 bytes"] in names
+    shared = {job.name for job in ITEMS["saliency"].jobs(seeds=[0]).values()}
+    assert {jobs[f"SAMC, best, {at:,} bytes"] for at in (256, 1024, 3073, 30_730)} <= shared
+
+
+def test_the_frontier_is_drawn_and_told_with_gaps(tmp_path):
+    def acc(variant, seed):
+        if variant.label == "SAMC, best, 1,024 bytes" or variant.line == "GEM, raw images":
+            return None
+        return None if variant.label == "ER, raw images, 3,073 bytes" and seed else 0.5 + 0.01 * seed
+
+    item, results = made("frontier", acc)
+    paths = publish(item, results, tmp_path, {})
+    assert [path.name for path in paths] == [f"frontier.{kind}" for kind in ("png", "svg", "csv", "md", "tex")]
+    with Image.open(paths[0]) as picture:
+        assert picture.width >= 900
+    svg = (tmp_path / "frontier.svg").read_text()
+    assert "SAMC, best" in svg
+    assert "GEM, raw images" not in svg  # no run, no line
+    rows = {row[0]: row[1:] for row in table(tmp_path / "frontier.md")}
+    assert rows["SAMC, best"] == ["51.00 ± 1.00", "not run", *["51.00 ± 1.00"] * 5, "–"]
+    assert rows["GEM, raw images"] == ["–", "–", *["not run"] * 4, "–", "–"]
+    assert rows["ER, raw images"][2] == "50.00 (1 of 3)"
+    assert rows["joint: every image kept"] == ["–"] * 7 + ["51.00 ± 1.00"]
+    points = list(csv.DictReader(io.StringIO((tmp_path / "frontier.csv").read_text())))
+    assert len(points) == len(item.variants("split-cifar100"))
+    assert [path.name for path in publish(item, dict.fromkeys(results), tmp_path / "none", {})] == [
+        "frontier.csv", "frontier.md", "frontier.tex"
+    ]  # fmt: skip
+
+
+def test_the_page_shows_figure_and_table(tmp_path):
+    store = RecordStore(tmp_path)
+    job = next(iter(ITEMS["frontier"].jobs(models=["joint"]).values()))
+    store.keep(job, Outcome(of_job(job, 0.7)))
+    page = results_page(store, link="there/")
+    assert page.index("![ACC by bytes per task](there/frontier.png)") < page.index("### frontier, split-cifar100")
+    assert "| joint: every image kept | – | – | – | – | – | – | – | 70.00 (1 of 3) |" in page
+
+
+# saliency
+
+
+def test_saliency_is_all_that_differs_from_plain_jpeg():
+    jobs = first_seeds("saliency")
+    assert len(ITEMS["saliency"].jobs()) == 2 * 4 * 5
+    for variant in ITEMS["saliency"].variants("split-cifar100"):
+        if variant.against:
+            ours, plain = jobs[variant.label], jobs[variant.against]
+            assert {name for name in ours if ours[name] != plain[name]} == {"codec"}
+            quality = QUALITY[int(variant.at)]
+            assert (ours["codec"], plain["codec"]) == (f"focus:jpeg:{quality}", f"jpeg:{quality}")
+
+
+def test_what_saliency_is_worth(tmp_path):
+    def acc(variant, seed):
+        gain = 0.01 * (seed + 1) if variant.against else 0
+        return None if variant.at == 256 and not variant.against and seed > 2 else 0.5 + gain
+
+    publish(*made("saliency", acc), tmp_path, {})
+    _, _, first, second, *rest = table(tmp_path / "saliency.md")
+    name = "smooth where nothing is salient"
+    # 1 to 3 points: t = 2·√3 with 2 degrees
+    assert first[:4] == [name, "256", "5", "53.00 ± 1.58"]
+    assert first[4:] == ["10.0", "50.00 ± 0.00", "10.0", "3", "+2.00", "−0.48 to +4.48", "0.074"]
+    assert second[1:] == ["1,024", "5", "53.00 ± 1.58", "10.0", "50.00 ± 0.00", "10.0", "5", "+3.00",
+                          "+1.04 to +4.96", "0.013"]  # fmt: skip
+    assert [row[1] for row in rest] == ["3,073", "30,730"]
+
+
+# equal bytes
+
+
+def test_rows_at_equal_bytes_are_tested_against_our_default(tmp_path):
+    def acc(variant, seed):
+        if variant.label in ("er", "gem"):
+            return None if variant.label == "gem" or seed > 1 else (0.40, 0.42)[seed]
+        return 0.5 + 0.01 * seed
+
+    item, results = made("equal-bytes", acc)
+    publish(item, {key: record for key, record in results.items() if key[0] == "split-cifar100"}, tmp_path, {})
+    header, _, *rows = table(tmp_path / "equal-bytes.md")
+    p = {row[0]: row[-1] for row in rows}
+    assert header[-1] == "p against samc, our default"
+    assert (p["samc, our default"], p["gem"], p["icarl"]) == ("–", "–", "1.000")
+    # 2.5/5 + 2/2 = 1.5: t = 11/√1.5 with 1.5²/(0.5²/4 + 1²/1) = 2.118 degrees
+    assert p["er"] == "0.010"
