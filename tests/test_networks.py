@@ -28,6 +28,7 @@ METHODS = {
     "samc, paper": {"preset": "paper", "threshold": 0.5},
     "samc, best": {},
     "er": {},
+    "der": {},
     "agem": {},
     "ewc": {"fisher_images": 3},
     "icarl": {},

@@ -16,7 +16,7 @@ __version__ = VERSION
 if TYPE_CHECKING:
     from samc import streams
     from samc.errors import UserError
-    from samc.learners import AGEM, EBM, EEC, ER, EWC, GEM, LEARNERS, MER, SAMC, Finetune, ICaRL, Joint, LwF
+    from samc.learners import AGEM, DER, EBM, EEC, ER, EWC, GEM, LEARNERS, MER, SAMC, Finetune, ICaRL, Joint, LwF
     from samc.memory import EpisodicMemory
     from samc.memory import EpisodicMemory as Memory
     from samc.protocol import run
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HOMES = {
     "samc.learners": (
-        "AGEM", "EBM", "EEC", "ER", "EWC", "GEM", "LEARNERS", "MER", "SAMC", "Finetune", "ICaRL", "Joint", "LwF",
+        "AGEM", "DER", "EBM", "EEC", "ER", "EWC", "GEM", "LEARNERS", "MER", "SAMC", "Finetune", "ICaRL", "Joint", "LwF",
     ),
     "samc.errors": ("UserError",),
     "samc.memory": ("EpisodicMemory", "Memory"),
@@ -53,6 +53,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "AGEM",
+    "DER",
     "EBM",
     "EEC",
     "ER",

@@ -60,13 +60,18 @@ def loss_of(
     held: tuple[Classifier, Tensor] | None = None,
 ) -> Float[Tensor, ""]:
     model.train()
-    features = features_of(model, x)
+    return model.loss(features_of(model, x), y, masks, shares, wanted_of(held, x))
+
+
+@torch.no_grad()
+def wanted_of(
+    held: tuple[Classifier, Tensor] | None, x: Float[Tensor, "b c h w"]
+) -> tuple[Float[Tensor, "b n"], Float[Tensor, "n"]] | None:
+    """What a teacher answers to these images, and how much that counts by class."""
     if held is None:
-        return model.loss(features, y, masks, shares)
+        return None
     teacher, weights = held
-    with torch.no_grad():
-        wanted = teacher.heads.linear(teacher.pooled(features_of(teacher.train(), x)))
-    return model.loss(features, y, masks, shares, (wanted, weights))
+    return teacher.heads.linear(teacher.pooled(features_of(teacher.train(), x))), weights
 
 
 def features_of(model: Classifier, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b ..."]:

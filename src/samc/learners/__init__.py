@@ -9,6 +9,7 @@ from samc.config import RunConfig, resolve
 from samc.errors import unknown
 from samc.learners.agem import AGEM
 from samc.learners.base import Learner, NetworkLearner, StepStats
+from samc.learners.der import DER
 from samc.learners.ebm import EBM
 from samc.learners.eec import EEC
 from samc.learners.er import ER
@@ -32,6 +33,7 @@ LEARNERS: dict[str, type[NetworkLearner]] = {
     "gem": GEM,
     "agem": AGEM,
     "er": ER,
+    "der": DER,
     "mer": MER,
     "ebm": EBM,
     "eec": EEC,

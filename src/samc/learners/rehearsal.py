@@ -108,6 +108,7 @@ class RehearsalLearner(ReplayLearner):
     """Replays images from an episodic memory by a `rule`; keeps each batch whole, unless a method chooses."""
 
     Settings: ClassVar[type[MemorySettings]] = KeepingSettings
+    note: ClassVar[str | None] = None  # the name of what a method keeps with each image, if it does
     rule: Rule
 
     def setup(self) -> None:
@@ -119,7 +120,7 @@ class RehearsalLearner(ReplayLearner):
         )
         reservoir = self.random if getattr(settings, "keeps", None) == "sample" else None
         codec = parse_codec(settings.codec, self.image_shape, self.model.found.grid)
-        self.stored = EpisodicMemory(codec, self.num_classes, budget, settings.accounting, reservoir)
+        self.stored = EpisodicMemory(codec, self.num_classes, budget, settings.accounting, reservoir, self.note)
         if getattr(settings, "replay_current", False) and "replay_current" not in settings.idle():
             self.live = LiveMemory(self.decoded)
             self.replay.current = self.current_memory
@@ -166,10 +167,11 @@ class RehearsalLearner(ReplayLearner):
         self.remember(x, y, batch.task)
         return StepStats(loss)
 
-    def remember(self, x: Images, y: Labels, task: int) -> None:
+    def remember(self, x: Images, y: Labels, task: int, notes: Sequence[bytes] | None = None) -> None:
         """Offer a batch to the memory of its task, all of its pixels."""
         with self.clock.on_host("encoding"):
-            self.memory.add(task, self.as_bytes(x), full_selection(len(y), *self.image_shape[1:]), as_labels(y))
+            selection = full_selection(len(y), *self.image_shape[1:])
+            self.memory.add(task, self.as_bytes(x), selection, as_labels(y), notes)
 
     def memory_parts(self) -> dict[str, int]:
         return self.memory.nbytes_by_part
@@ -185,7 +187,8 @@ class RehearsalLearner(ReplayLearner):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"memory": self.memory.state_dict()}
+        memory = self.memory.state_dict()  # first: what is still on its way into a reservoir draws
+        return super().state_dict() | {"memory": memory}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.memory.load_state_dict(state["memory"])  # may draw; what follows sets the random state

@@ -46,15 +46,19 @@ class Replay:
 
         A uniform sample without replacement of all that is remembered.
         """
+        return self.located_draw(beside)[1]
+
+    def located_draw(self, beside: int) -> tuple[list[int], list[Batch]]:
+        """The same, and where its images are among all: first those of past tasks in order, then the current one's."""
         current, past = self.current(), sum(len(memory.y) for memory in self.pool)
         count = past + (len(current) if current else 0)
         if not count:
-            return []
+            return [], []
         rows = torch.randperm(count, generator=self.random)[: self.size or beside].sort().values
         old, new = rows[rows < past], rows[rows >= past] - past
         drawn = [pick(self.pool, old)] if len(old) else []
         drawn += [current.pick(new)] if current and len(new) else []
-        return [self.augmented(mixed(drawn) if len(drawn) > 1 else drawn[0])]
+        return rows.tolist(), [self.augmented(mixed(drawn) if len(drawn) > 1 else drawn[0])]
 
     def memories(self) -> list[Batch]:
         """One batch per past task: all of its memory, or as many images of it as a step draws."""

@@ -122,6 +122,7 @@ def compare_with_originals(
     """How many images have an original, the share of dropped values that come back exactly, and the complaints."""
     kept: dict[int, Bool[np.ndarray, "h w"]] = {}
     searched, errors, start, compared = [container.header], [], 0, 0
+    searched += [container.tensors["notes"]] if memory.note is not None else []
     for blob, image, mask in zip(stored_blobs(memory), images, masks, strict=True):
         rows = matching_originals(image, mask, originals)
         compared += bool(len(rows))

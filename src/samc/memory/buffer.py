@@ -1,7 +1,7 @@
 """The episodic memory: encoded images of every task, under a budget of bytes that holds at every moment."""
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,21 +16,25 @@ from samc.memory.budget import Accounting, Budget
 from samc.memory.codec import MAX_UNKNOWN_CLASSES, Codec, label_type, smallest_type
 from samc.memory.selection import Selection
 
+NOTE_LENGTH = np.dtype("<u2")
+# of the length of a note, which may be another for every image
+
 
 class StoredImage(NamedTuple):
-    """One stored image: what the codec wrote, the label, and the blob's length (empty where all have the same).
+    """One stored image: what the codec wrote, the label, and the lengths of blob and note where they may differ.
 
-    `cost` is what it counts against the budget.
+    `cost` is what it counts against the budget. The `note` is what a method keeps with the image.
     """
 
     blob: bytes
     label: bytes
     length: bytes
     cost: int
+    note: bytes = b""
 
     @property
     def nbytes(self) -> int:
-        return len(self.blob) + len(self.label) + len(self.length)
+        return len(self.blob) + len(self.label) + len(self.length) + len(self.note)
 
     def __repr__(self) -> str:
         return f"StoredImage({self.nbytes:,} bytes)"
@@ -55,13 +59,15 @@ class TaskMemory:
 class EpisodicMemory:
     """All that is kept of past tasks.
 
-    With accounting "bytes" everything that is stored counts: positions, colours, headers, labels, lengths.
+    With accounting "bytes" everything that is stored counts: positions, colours, headers, labels, lengths, notes.
     With "values" only colours do, which is how the paper counts.
 
     A full task drops its oldest images for new ones. Given a `reservoir`, a generator to draw from, the memory keeps a
     uniform sample of all the images that a task has offered instead (reservoir sampling).
 
     Where the number of classes is not known (None), it may grow up to 65,536 and labels take two bytes.
+
+    `note` names what a method keeps with each image besides (`nbytes_by_part` has it under that name); None: nothing.
     """
 
     def __init__(
@@ -71,12 +77,14 @@ class EpisodicMemory:
         budget: Budget,
         accounting: Accounting = Terms.accounting,  # type: ignore[assignment]
         reservoir: torch.Generator | None = None,
+        note: str | None = None,
     ):
         self.codec = codec
         self.num_classes = MAX_UNKNOWN_CLASSES if num_classes is None else num_classes
         self.budget = budget
         self.accounting = accounting
         self.reservoir = reservoir
+        self.note = note
         self.by_task: dict[int, TaskMemory] = {}
         self.label_type = label_type(num_classes)
         # a lossy picture of noise may be larger than the noise
@@ -87,19 +95,29 @@ class EpisodicMemory:
     # What goes in
 
     def add(
-        self, task: int, images: UInt8[np.ndarray, "b c h w"], selection: Selection, labels: Int64[np.ndarray, "b"]
+        self,
+        task: int,
+        images: UInt8[np.ndarray, "b c h w"],
+        selection: Selection,
+        labels: Int64[np.ndarray, "b"],
+        notes: Sequence[bytes] | None = None,
     ) -> None:
-        """Store the selected pixels of these images, one image after the other."""
+        """Store the selected pixels of these images, one image after the other, each with its note."""
         if len(labels) and not 0 <= labels.min() <= labels.max() < self.num_classes:
             raise DataError(f"labels go from 0 to {self.num_classes - 1}; got {labels.min()} to {labels.max()}")
-        for blob, label in zip(self.codec.encode(images, selection), labels.astype(self.label_type), strict=True):
-            self.put(task, self.stored_image(blob, label.tobytes()))
+        blobs, kept = self.codec.encode(images, selection), labels.astype(self.label_type)
+        for blob, label, note in zip(blobs, kept, notes or [b""] * len(kept), strict=True):
+            self.put(task, self.stored_image(blob, label.tobytes(), note))
 
-    def stored_image(self, blob: bytes, label: bytes) -> StoredImage:
+    def stored_image(self, blob: bytes, label: bytes, note: bytes = b"") -> StoredImage:
         length = np.array(len(blob), self.length_type).tobytes() if self.length_type else b""
+        if self.note is not None:
+            length += note_lengths([note]).tobytes()
+        elif note:
+            raise DataError("this memory keeps nothing besides its images; make it with a name for what it shall keep")
         if self.accounting == "bytes":
-            return StoredImage(blob, label, length, len(blob) + len(label) + len(length))
-        return StoredImage(blob, label, length, self.codec.nbytes_by_part(blob)["colours"])
+            return StoredImage(blob, label, length, len(blob) + len(label) + len(length) + len(note), note)
+        return StoredImage(blob, label, length, self.codec.nbytes_by_part(blob)["colours"], note)
 
     def put(self, task: int, image: StoredImage) -> None:
         """The one place where the memory grows: room is made before anything is added."""
@@ -163,11 +181,13 @@ class EpisodicMemory:
 
     @property
     def nbytes_by_part(self) -> dict[str, int]:
-        """The same bytes by what they are for: positions, colours, labels, lengths, headers, gist."""
+        """The same bytes by what they are for: positions, colours, labels, lengths, headers, gist, notes by name."""
         parts: Counter[str] = Counter(labels=0)
         for held in self.by_task.values():
             for image in held.images:
                 parts.update(self.codec.nbytes_by_part(image.blob), labels=len(image.label), lengths=len(image.length))
+                if self.note is not None:
+                    parts[self.note] += len(image.note)
         return {name: size for name, size in sorted(parts.items()) if size or name == "labels"}
 
     @property
@@ -185,8 +205,9 @@ class EpisodicMemory:
 
     @property
     def overhead_bytes(self) -> int:
-        """What every image takes on top of its blob: its label, and its length if lengths differ."""
-        return self.label_type.itemsize + (self.length_type.itemsize if self.length_type else 0)
+        """What every image takes on top of blob and note: its label, and their lengths if those differ."""
+        lengths = self.length_type, NOTE_LENGTH if self.note is not None else None
+        return self.label_type.itemsize + sum(kind.itemsize for kind in lengths if kind)
 
     # How it is kept and shown
 
@@ -205,16 +226,19 @@ class EpisodicMemory:
 
     def state_dict(self) -> dict[int, Any]:
         return {
-            task: {"items": [(image.blob, image.label) for image in held.images], "offered": held.offered}
+            task: {"items": [self.saved(image) for image in held.images], "offered": held.offered}
             for task, held in self.by_task.items()
         }
+
+    def saved(self, image: StoredImage) -> tuple[bytes, ...]:
+        return (image.blob, image.label) if self.note is None else (image.blob, image.label, image.note)
 
     def load_state_dict(self, state: dict[int, Any]) -> None:
         """Under a smaller budget than the state was made with, images are dropped as they always are."""
         self.by_task = {task: TaskMemory(offered=saved["offered"]) for task, saved in state.items()}
         for task, saved in state.items():
             held = self.by_task[task]
-            held.images.extend(self.stored_image(blob, label) for blob, label in saved["items"])
+            held.images.extend(self.stored_image(*item) for item in saved["items"])
             held.cost = sum(image.cost for image in held.images)
             self.make_room(held, 0)
 
@@ -231,6 +255,14 @@ class EpisodicMemory:
         from samc.memory.notebook import memory_html  # noqa: PLC0415  (it imports this module)
 
         return memory_html(self)
+
+
+def note_lengths(notes: Sequence[bytes]) -> np.ndarray:
+    """How long each note is, as it is stored."""
+    longest, most = max(map(len, notes), default=0), np.iinfo(NOTE_LENGTH).max
+    if longest > most:
+        raise DataError(f"what is kept with an image takes at most {most:,} bytes, got {longest:,}; keep less")
+    return np.array([len(note) for note in notes], NOTE_LENGTH)
 
 
 def counted(number: int, noun: str) -> str:

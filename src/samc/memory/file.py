@@ -7,8 +7,9 @@ per image for Python's objects, and room to decode one image at a time (at most 
 
 import hashlib
 import json
+import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
@@ -17,7 +18,7 @@ import numpy as np
 
 from samc.errors import OutputError
 from samc.memory.budget import Accounting, Budget
-from samc.memory.buffer import EpisodicMemory, StoredImage, TaskMemory
+from samc.memory.buffer import NOTE_LENGTH, EpisodicMemory, StoredImage, TaskMemory, note_lengths
 from samc.memory.codecs import parse_codec
 from samc.memory.container import Container, compact_json, container_bytes, damaged_file, read, write
 
@@ -32,6 +33,9 @@ MAX_PIXELS_PER_BYTE = 4096
 MAX_NUMBER = 2**53
 # beyond this, JSON's numbers are not the same everywhere
 FIELDS = {"accounting", "budget", "checksum", "codec", "format", "image_shape", "num_classes", "tasks"}
+NOTE = "notes"
+# a further field, only where a method keeps something with each image: its name
+NAME = re.compile("[a-z]{1,20}")
 
 
 def save(memory: EpisodicMemory, path: str | Path, *, replace: bool = False) -> Path:
@@ -45,8 +49,11 @@ def save(memory: EpisodicMemory, path: str | Path, *, replace: bool = False) -> 
         "labels": np.frombuffer(b"".join(image.label for image in images), memory.label_type),
     }
     if memory.length_type is not None:
-        tensors["sizes"] = np.frombuffer(b"".join(image.length for image in images), memory.length_type)
-    fields = {
+        tensors["sizes"] = np.array([len(image.blob) for image in images], memory.length_type)
+    if memory.note is not None:
+        tensors["notes"] = np.frombuffer(b"".join(image.note for image in images), np.uint8)
+        tensors["note_sizes"] = note_lengths([image.note for image in images])
+    fields: dict[str, Any] = {
         "format": VERSION,
         "codec": memory.codec.spec,
         "image_shape": list(memory.codec.image_shape),
@@ -55,6 +62,8 @@ def save(memory: EpisodicMemory, path: str | Path, *, replace: bool = False) -> 
         "budget": {"total": memory.budget.total, "per_task": memory.budget.per_task},
         "tasks": [[int(task), len(held.images), held.offered] for task, held in memory.by_task.items()],
     }
+    if memory.note is not None:
+        fields[NOTE] = memory.note
     if too_many_pixels(fields, memory.nbytes):
         raise OutputError(f"cannot write {path}: its images keep too little of what they are; use smaller images")
     text = compact_json(fields | {"checksum": checksum(fields, tensors)}, sort_keys=True)
@@ -91,7 +100,7 @@ def checked_fields(container: Container) -> dict[str, Any]:
         raise ValueError("it is no memory's")
     if fields["format"] != VERSION:
         raise ValueError(f"it has format {fields['format']}, this version of samc reads {VERSION}")
-    if set(fields) != FIELDS or container.text != compact_json(fields, sort_keys=True):
+    if set(fields) - {NOTE} != FIELDS or container.text != compact_json(fields, sort_keys=True):
         raise ValueError("its notes are not in the form that samc writes")
     stated = fields.pop("checksum")
     if checksum(fields, container.tensors) != stated:
@@ -106,6 +115,8 @@ def checked_fields(container: Container) -> dict[str, Any]:
         raise ValueError("its classes or its budget make no sense")
     if fields["accounting"] not in get_args(Accounting):
         raise ValueError(f"its accounting is {fields['accounting']}")
+    if NOTE in fields and (not isinstance(fields[NOTE], str) or not NAME.fullmatch(fields[NOTE])):
+        raise ValueError("what it keeps with its images has no name")
     if any(len(row) != 3 or row[2] < row[1] for row in tasks) or len({row[0] for row in tasks}) != len(tasks):
         raise ValueError("its list of tasks makes no sense")
     if too_many_pixels(fields, sum(tensor.nbytes for tensor in container.tensors.values())):
@@ -124,7 +135,8 @@ def empty_memory(fields: dict[str, Any]) -> EpisodicMemory:
     codec = parse_codec(fields["codec"], tuple(fields["image_shape"]))
     if codec.spec != fields["codec"]:
         raise ValueError(f"its codec calls itself {codec.spec}")
-    return EpisodicMemory(codec, fields["num_classes"], Budget(**fields["budget"]), fields["accounting"])
+    terms = codec, fields["num_classes"], Budget(**fields["budget"]), fields["accounting"]
+    return EpisodicMemory(*terms, note=fields.get(NOTE))
 
 
 def fill(memory: EpisodicMemory, tasks: list[list[int]], tensors: dict[str, np.ndarray]) -> None:
@@ -132,14 +144,16 @@ def fill(memory: EpisodicMemory, tasks: list[list[int]], tensors: dict[str, np.n
     types = {"blobs": np.dtype(np.uint8), "labels": memory.label_type}
     if memory.length_type is not None:
         types["sizes"] = memory.length_type
+    if memory.note is not None:
+        types |= {"notes": np.dtype(np.uint8), "note_sizes": NOTE_LENGTH}
     if {name: tensor.dtype for name, tensor in tensors.items()} != types:
         raise ValueError(f"its tensors are not {', '.join(types)}, each of the type it should have")
-    labels, blobs = tensors["labels"], tensors["blobs"]
+    labels = tensors["labels"]
     if sum(count for _, count, _ in tasks) != len(labels):
         raise ValueError("its tasks have another number of images than it has labels")
     if len(labels) and labels.max() >= memory.num_classes:
         raise ValueError(f"labels go from 0 to {memory.num_classes - 1}")
-    images = read_images(memory, blobs, labels, blob_lengths(memory, tensors))
+    images = read_images(memory, tensors)
     for task, count, offered in tasks:
         held = deque(islice(images, count))
         memory.by_task[task] = TaskMemory(held, sum(image.cost for image in held), offered)
@@ -147,21 +161,24 @@ def fill(memory: EpisodicMemory, tasks: list[list[int]], tensors: dict[str, np.n
         raise ValueError("it holds more than its budget allows")
 
 
-def blob_lengths(memory: EpisodicMemory, tensors: dict[str, np.ndarray]) -> np.ndarray:
-    """How long each blob is; together they are as long as the tensor of blobs."""
-    count = len(tensors["labels"])
-    lengths = tensors["sizes"] if memory.length_type is not None else np.full(count, memory.codec.blob_bytes, np.int64)
-    if len(lengths) != count or int(lengths.sum(dtype=np.int64)) != len(tensors["blobs"]):
+def read_images(memory: EpisodicMemory, tensors: dict[str, np.ndarray]) -> Iterator[StoredImage]:
+    labels = tensors["labels"]
+    equal = np.full(len(labels), memory.codec.blob_bytes or 0, np.int64)
+    blobs = pieces(tensors["blobs"], tensors.get("sizes", equal), len(labels))
+    notes: Iterable[bytes] = [b""] * len(labels)
+    if memory.note is not None:
+        notes = pieces(tensors["notes"], tensors["note_sizes"], len(labels))
+    return (read_image(memory, *image) for image in zip(blobs, labels, notes, strict=True))
+
+
+def pieces(content: np.ndarray, lengths: np.ndarray, count: int) -> Iterator[bytes]:
+    """So many pieces of a tensor, one after the other; together they are all of it."""
+    if len(lengths) != count or int(lengths.sum(dtype=np.int64)) != len(content):
         raise ValueError("its images have other lengths than it says")
-    return lengths
+    ends = lengths.cumsum(dtype=np.int64)
+    return (content[end - length : end].tobytes() for length, end in zip(lengths.astype(np.int64), ends, strict=True))
 
 
-def read_images(
-    memory: EpisodicMemory, blobs: np.ndarray, labels: np.ndarray, lengths: np.ndarray
-) -> Iterator[StoredImage]:
-    start = 0
-    for label, length in zip(labels, lengths, strict=True):
-        blob = blobs[start : start + int(length)].tobytes()
-        memory.codec.decode([blob])  # what cannot be decoded is refused now, not in the middle of a task
-        yield memory.stored_image(blob, label.tobytes())
-        start += int(length)
+def read_image(memory: EpisodicMemory, blob: bytes, label: np.unsignedinteger, note: bytes) -> StoredImage:
+    memory.codec.decode([blob])  # what cannot be decoded is refused now, not in the middle of a task
+    return memory.stored_image(blob, label.tobytes(), note)
