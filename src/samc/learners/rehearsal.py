@@ -118,7 +118,9 @@ class RehearsalLearner(ReplayLearner):
         budget = budget_of(
             self.image_shape, self.num_classes, settings.buffer_size, settings.accounting, settings.memory_bytes
         )
-        reservoir = self.random if getattr(settings, "keeps", None) == "sample" else None
+        # of its own: images may arrive a step late, and what is drawn meanwhile must not depend on when
+        self.keeping_random = torch.Generator().manual_seed(self.seed)
+        reservoir = self.keeping_random if getattr(settings, "keeps", None) == "sample" else None
         codec = parse_codec(settings.codec, self.image_shape, self.model.found.grid)
         self.stored = EpisodicMemory(codec, self.num_classes, budget, settings.accounting, reservoir, self.note)
         if getattr(settings, "replay_current", False) and "replay_current" not in settings.idle():
@@ -188,8 +190,9 @@ class RehearsalLearner(ReplayLearner):
 
     def state_dict(self) -> dict[str, Any]:
         memory = self.memory.state_dict()  # first: what is still on its way into a reservoir draws
-        return super().state_dict() | {"memory": memory}
+        return super().state_dict() | {"memory": memory, "keeping_random": self.keeping_random.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.memory.load_state_dict(state["memory"])  # may draw; what follows sets the random state
+        self.keeping_random.set_state(state["keeping_random"])
         super().load_state_dict(state)
