@@ -66,7 +66,7 @@ class Teacher:
         others: list[Batch],
         weight: float,
         temperature: float,
-        replay_weight: float = 0.0,
+        replay_weight: float,
     ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
         """Of the batch's cross-entropy and, for every old task's head, distillation on all images; and that loss.
 

@@ -120,8 +120,8 @@ class RehearsalLearner(ReplayLearner):
         reservoir = self.random if getattr(settings, "keeps", None) == "sample" else None
         codec = parse_codec(settings.codec, self.image_shape, self.model.found.grid)
         self.stored = EpisodicMemory(codec, self.num_classes, budget, settings.accounting, reservoir)
+        self.live = LiveMemory(self.decoded)
         if getattr(settings, "replay_current", False) and "replay_current" not in settings.idle():
-            self.live = LiveMemory(self.decoded)
             self.replay.current = self.current_memory
 
     @property
@@ -133,6 +133,10 @@ class RehearsalLearner(ReplayLearner):
     def begin(self, task: int) -> None:
         self.memory.task(task)  # a common budget is shared out before anything is chosen for it
         super().begin(task)
+
+    def end_task(self, task: Task) -> None:
+        super().end_task(task)
+        self.live = LiveMemory(self.decoded)  # as with those of past tasks: should this one go on, they are made anew
 
     def recall(self) -> list[Batch]:
         return [self.dense_memory(task) for task in self.memory.tasks if task != self.current_task]

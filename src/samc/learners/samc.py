@@ -92,6 +92,8 @@ class SAMC(RehearsalLearner):
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         batch, pixels, labels = self.as_batch(x, y, task), self.as_bytes(x), as_labels(y)
+        if self.stored.reservoir is not None:
+            self.engine.deferred.flush()  # what is kept is drawn from the generator that this step draws from
         g, loss = self.rule(self.engine, self.augmented(batch), self.replay)  # line 8: θ ← OPT_θ(θ, B_t, M̃_{k<t}, α)
         self.step(g)
         with self.clock("saliency"):  # line 10: Grad-CAM(x, f_θ, y)

@@ -108,7 +108,7 @@ class Classifier(nn.Module):
         `held` are logits that others shall stay near to, and how much that counts by class: the mean over images of
         Σ_c weight_c·(logit_c − wanted_c)² is added.
         """
-        logits = self.heads.linear(self.pooled(features).float())
+        logits = self.heads.linear(self.pooled(features).to(self.heads.linear.weight.dtype))
         losses = F.cross_entropy(logits.masked_fill(~masks, -torch.inf), y, reduction="none")
         loss = (losses * shares).sum()
         if held is None:
