@@ -22,7 +22,7 @@ from samc.learners.augmentation import augmented
 from samc.learners.live import LiveMemory
 from samc.memory.buffer import StoredImage
 from samc.models import Classifier, Heads, probe
-from toys import coloured_squares, random_batch
+from toys import Replaying, coloured_squares, random_batch
 
 SHAPE = (3, 8, 8)
 TASKS = ((0, 1), (2, 3), (4, 5))
@@ -129,6 +129,25 @@ def test_after_the_first_step_the_average_is_the_network():
     subject.observe(*random_batch(4, SHAPE), 0)
     found = numbers(subject.average.model)
     assert all(torch.equal(found[key], value) for key, value in numbers(subject.model).items())
+
+
+def test_an_average_that_was_recorded_is_the_same_average():
+    """As on a GPU, where the average follows without Python as soon as its share stays the same."""
+    plain, recorded = (learner("finetune", num_classes=None, average=0.7) for _ in range(2))
+    tapes = []
+    for x, y, task in batches(8):
+        plain.observe(x, y, task)
+        recorded.as_batch(x, y, task)
+        if not tapes or recorded.engine.graphs is not tapes[-1]:  # heads have grown: the engine began anew
+            recorded.engine.graphs = Replaying()
+            tapes.append(recorded.engine.graphs)
+        recorded.observe(x, y, task)
+    assert torch.equal(parameters(plain.model), parameters(recorded.model))
+    expected, found = numbers(plain.average.model), numbers(recorded.average.model)
+    assert all(torch.equal(value, found[key]) for key, value in expected.items())
+    following = [sum("lerp" in kernel._schema.name for tape in each.tapes for kernel, *_ in tape.kernels)
+                 for each in tapes]  # fmt: skip
+    assert following == [1, 1, 1]
 
 
 class Tied(nn.Module):

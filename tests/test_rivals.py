@@ -566,7 +566,6 @@ def test_a_restarted_adam_is_a_fresh_one_in_the_same_place():
         ("icarl", {}, 22 + 22),
         ("samc", PAPER | {"autoencoder_steps": 5}, 22 + 6 + 22),
         ("samc", {}, 22 + 22),
-        ("er", {"average": 0.8, "augment": "flip", "distil": 0.5}, 22 + 20),  # the average, when it has seen five steps
     ],
 )
 def test_a_step_that_was_recorded_is_the_same_step(name, settings, replayed, monkeypatch):

@@ -63,7 +63,7 @@ class Engine:
         self.folding: Folding | None = None
         if self.program and self.device.type == "cuda":
             self.folding = Folding(self.model, self.program, constants)
-        self.known: list[tuple[int, ...]] = []
+        self.known: list[int] = []
         self.parts: list[Batch] = []
         self.past: tuple[Tensor, ...] = ()
         self.space = torch.empty(0, self.length)

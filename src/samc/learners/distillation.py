@@ -75,7 +75,7 @@ class Teacher:
         x, y, masks = engine.model.joined([batch, *others])
         shares = torch.full((len(y),), 1 / len(batch.y))
         shares[len(batch.y) :] = replay_weight / max(1, len(y) - len(batch.y))
-        heads = self.old_heads(batch.task, x.device)
+        heads = self.old_heads(batch.only_task, x.device)
         fixed = {"model": engine.model, "weight": weight, "temperature": temperature}
         inputs = x, y, masks, shares.to(x.device), heads
         return engine.gradient_of(self.loss, *inputs, **fixed, generation=self.generation)

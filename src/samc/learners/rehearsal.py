@@ -167,7 +167,7 @@ class RehearsalLearner(ReplayLearner):
         batch = self.as_batch(x, y, task)
         g, loss = self.rule(self.engine, self.augmented(batch), self.replay)
         self.step(g)
-        self.remember(x, y, batch.task)
+        self.remember(x, y, batch.only_task)
         return StepStats(loss)
 
     def remember(self, x: Images, y: Labels, task: int) -> None:

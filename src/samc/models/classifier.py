@@ -32,6 +32,12 @@ class Batch(NamedTuple):
         """Of each image."""
         return self.task if isinstance(self.task, Tensor) else torch.full_like(self.y, self.task)
 
+    @property
+    def only_task(self) -> int:
+        """That of a batch whose images all belong to one."""
+        assert isinstance(self.task, int), "each image of this batch has a task of its own"
+        return self.task
+
 
 class Features(NamedTuple):
     """What a network makes of images: which kind, how many numbers, on which grid its parts of the image lie.
