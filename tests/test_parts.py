@@ -496,7 +496,7 @@ def test_a_live_memory_is_the_memory_decoded_anew(rounds):
         decoded.extend(images)
         return decode(images)
 
-    held, offered = deque(), 0
+    held, offered, most = deque(), 0, 0
     with mock.patch.object(live, "FIRST_ROOM", 2):
         subject = LiveMemory(counting)
         for number, (new, dropped) in enumerate(rounds):
@@ -505,6 +505,7 @@ def test_a_live_memory_is_the_memory_decoded_anew(rounds):
             for place in dropped[: len(held)]:
                 del held[place % len(held)]
             subject.look(held, number)
+            most = max(most, len(held))
             assert len(subject) == len(held)
             if held:
                 batch, (x, y) = subject.pick(torch.arange(len(held))), decode(list(held))
@@ -513,6 +514,8 @@ def test_a_live_memory_is_the_memory_decoded_anew(rounds):
                 assert batch.task == number
                 some = torch.tensor([len(held) - 1, 0])
                 assert torch.equal(subject.pick(some).y, y[some])
+            assert len(subject.rows) == len(held)  # others have let go of their rows
+            assert len(subject.y) <= max(2, 2 * most)
     assert len(decoded) <= offered  # none of them twice
 
 
@@ -603,7 +606,7 @@ def test_the_average_is_weighed_beside_the_memory(name, given):
 def test_work_that_a_gpu_puts_off_draws_in_the_same_order(given):
     """A sample is drawn from the generator that steps draw from: looking at a run must not change it."""
     stream = coloured_squares(per_class=10, side=8)
-    at_once, later, looked_at = (learner("samc", keeps="sample", buffer_size=1, **given) for _ in range(3))
+    at_once, later, looked_at = (learner("samc", keeps="sample", codec="raw", buffer_size=2, **given) for _ in range(3))
     for subject in (later, looked_at):
         subject.engine.deferred = DeferredQueue(lag=1)
         subject.engine.when_on_host = subject.engine.deferred.when_on_host
