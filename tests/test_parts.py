@@ -415,6 +415,26 @@ def test_the_loss_of_a_batch_and_its_replay_by_hand(name, size, weight):
     torch.testing.assert_close(parameters(subject.model), expected, rtol=1e-5, atol=1e-7)
 
 
+def test_icarls_replay_weight_adds_the_cross_entropy_of_its_exemplars():
+    plain, weighted = (learner("icarl", **given) for given in ({}, {"replay_weight": 0.7}))
+    stream = coloured_squares(per_class=8, side=8)
+    for subject in (plain, weighted):
+        subject.observe(stream[0].x, stream[0].y, 0)
+        subject.end_task(stream[0])
+    x, y = random_batch(5, SHAPE, TASKS[1], seed=77)
+    for subject in (plain, weighted):
+        subject.as_batch(x, y, 1)
+    state, student = weighted.random.get_state(), copy.deepcopy(weighted.model)
+    (drawn,) = weighted.replay.draw(5)
+    weighted.random.set_state(state)
+    assert set(drawn.tasks.tolist()) == {0}
+    with torch.no_grad():
+        logits = all_logits(student, torch.cat([x.float() / 255, drawn.x]))
+        more = F.cross_entropy(logits[5:, :2], drawn.y)
+    losses = [float(subject.observe(x, y, 1).loss) for subject in (plain, weighted)]
+    assert losses[1] - losses[0] == pytest.approx(0.7 * float(more), rel=1e-4)
+
+
 def test_a_replay_size_is_that_of_each_memory_where_each_constrains():
     subject = learner("gem", replay_size=3)
     for x, y, task in batches(2):

@@ -38,6 +38,14 @@ class Batch(NamedTuple):
         assert isinstance(self.task, int), "each image of this batch has a task of its own"
         return self.task
 
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """The tasks in the order of the images, each with how many of them follow each other."""
+        if isinstance(self.task, int):
+            return [(self.task, len(self.y))]
+        tasks, counts = self.task.unique_consecutive(return_counts=True)
+        return list(zip(tasks.tolist(), counts.tolist(), strict=True))
+
 
 class Features(NamedTuple):
     """What a network makes of images: which kind, how many numbers, on which grid its parts of the image lie.
@@ -114,16 +122,41 @@ class Classifier(nn.Module):
         `held` are logits that others shall stay near to, and how much that counts by class: the mean over images of
         Σ_c weight_c·(logit_c − wanted_c)² is added.
         """
-        logits = self.heads.linear(self.pooled(features).to(self.heads.linear.weight.dtype))
+        logits = self.heads.linear(self.pooled(features).float())
         losses = F.cross_entropy(logits.masked_fill(~masks, -torch.inf), y, reduction="none")
         loss = (losses * shares).sum()
-        if held is None:
-            return loss
-        wanted, weights = held
-        return loss + ((logits - wanted).square() @ weights).mean()
+        return loss if held is None else loss + distance(logits, *held)
+
+    def loss_by_task(
+        self,
+        features: Float[Tensor, "b ..."],
+        batches: Sequence[Batch],
+        shares: Float[Tensor, "b"],
+        held: tuple[Float[Tensor, "b n"], Float[Tensor, "n"]] | None = None,
+    ) -> Float[Tensor, ""]:
+        """The same loss from each task's own columns, in a form that cannot be recorded.
+
+        To the last bit what a head alone gives: among all classes, sums are rounded otherwise, and learning blows that
+        up within some steps.
+        """
+        pooled, losses, first = self.pooled(features), [], 0
+        for batch in batches:
+            parts = batch.y.split([count for _, count in batch.runs])
+            for (task, count), y in zip(batch.runs, parts, strict=True):
+                logits = self.heads(pooled[first : first + count], task)
+                losses.append(F.cross_entropy(logits, self.heads.positions(y, task), reduction="none"))
+                first += count
+        loss = (torch.cat(losses) * shares).sum()
+        return loss if held is None else loss + distance(self.heads.linear(pooled), *held)
 
     def forward(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
         return self.logits(self.features(x), task)
+
+
+def distance(
+    logits: Float[Tensor, "b n"], wanted: Float[Tensor, "b n"], weights: Float[Tensor, "n"]
+) -> Float[Tensor, ""]:
+    return ((logits - wanted).square() @ weights).mean()
 
 
 @contextmanager
