@@ -234,7 +234,9 @@ def test_help_of_a_method_shows_its_own_flags_only(samc, name, how):
     text = " ".join(out.split())
     for item in setting_fields(LEARNERS[name].Settings):
         if isinstance(item.default, int | float):
-            assert re.search(rf"{flag(item.name)} <\w+> [^<]*\[default: {re.escape(str(item.default))}\]", text)
+            # a switch has its opposite where others say what they take
+            beside = f"/ {flag(f'no_{item.name}')}" if isinstance(item.default, bool) else r"<\w+>"
+            assert re.search(rf"{flag(item.name)} {beside} [^<]*\[default: {re.escape(str(item.default))}\]", text)
 
 
 @pytest.mark.parametrize("name", LEARNERS)

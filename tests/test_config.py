@@ -6,12 +6,13 @@ import json
 import pydoc
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import samc
 from samc.cli.flags import GroupedCommand, all_settings, described_flags
-from samc.config import RunConfig, Terms, check_setting, flag, preset_values, presets, setting_fields
+from samc.config import RunConfig, Terms, check_setting, flag, kinds, preset_values, presets, setting_fields
 from samc.errors import ConfigError
 from samc.learners import LEARNERS, NetworkLearner, configure
 
@@ -181,20 +182,20 @@ def test_presets_and_settings_that_do_not_exist_are_one_clear_error(make, messag
 # -- one home for every default and range
 
 
-def outside(item):
-    """A number just outside of a setting's range, None where it has none."""
+def outside(item, kind):
+    """A number just outside of a setting's range, of its kind; None where it has none."""
     bounds = {name: value for name, value in item.metadata["bounds"].items() if value is not None}
     for name, step in (("least", -1), ("above", 0), ("most", 1), ("below", 0)):
         if name in bounds:
-            return type(item.default or 0)(bounds[name] + step)
+            return float(bounds[name] + step) if float in (get_args(kind) or (kind,)) else bounds[name] + step
     return None
 
 
 RANGES = [
-    (name, item.name, outside(item))
+    (name, item.name, value)
     for name, learner in LEARNERS.items()
     for item in setting_fields(learner.Settings)
-    if outside(item) is not None
+    if (value := outside(item, kinds(learner.Settings)[item.name])) is not None
 ]
 
 

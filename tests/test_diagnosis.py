@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -221,6 +222,35 @@ def test_it_is_for_samc_and_for_runs_that_it_saw_from_the_start():
         run(stream, learner, watchers=[Diagnosis()])
 
 
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"keeps": "sample"}, "--keeps"),
+        ({"average": 0.9}, "--average"),
+        ({"augment": "flip"}, "--augment"),
+        ({"average": 0.9, "distil": 0.5}, "--average, --distil"),
+        ({"replay_size": 4}, "--replay-size"),
+        ({"replay_weight": 1.0}, "--replay-weight"),
+        ({"replay_current": True}, "--replay-current"),
+        ({"replay": "gem", "replay_size": 4}, "--replay-size"),
+    ],
+)
+def test_a_memory_that_is_no_queue_or_a_step_that_is_not_plain_is_refused(settings, named):
+    stream, learner = coloured_squares(per_class=10), samc.SAMC(6, (3, 12, 12), **settings)
+    with pytest.raises(ConfigError) as error:
+        run(stream, learner, watchers=[Diagnosis()])
+    claimed = "--diagnose measures plain steps and a memory of the newest images, which"
+    assert str(error.value) == f"{claimed} {named} change; use --preset paper without them, or leave it out"
+    assert learner.memory.nbytes == 0
+
+
+def test_what_does_nothing_is_no_reason_to_refuse():
+    """A default that is idle beside the others, as it may be under a preset."""
+    learner = samc.SAMC(6, (3, 12, 12), replay="gem")
+    learner.settings = replace(learner.settings, replay_current=True)
+    Diagnosis().begin(coloured_squares(per_class=10), learner, [1])
+
+
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
     """A folder with a stream of two small tasks, and the flags to run it."""
@@ -253,6 +283,14 @@ def test_another_model_is_refused_in_one_line(tiny, tmp_path, command):
     assert code == 2
     assert err == "samc: --diagnose measures completed memories, gem has none; use --model samc or leave it out\n"
     assert not (tmp_path / "gem").exists()
+
+
+def test_an_average_is_refused_in_one_line_with_the_remedy(tiny, tmp_path, command):
+    code, _, err = command(*tiny, "--average", 0.9, "--diagnose", "--out", "average")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "--average change; use --preset paper without them" in err
+    assert not (tmp_path / "average").exists()
 
 
 def test_records_from_before_still_load():

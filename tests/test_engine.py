@@ -252,7 +252,7 @@ def test_threads_that_only_compile_launch_nothing():
 def test_a_folded_batch_in_chunks(monkeypatch, narrow):
     engine, groups = folding_engine(), [[batch(t, 4, t)] for t in range(3)]
     monkeypatch.setattr("samc.engine.cuda.CHUNK_PIXELS", 4 * 100)
-    joined = engine.joined([part for group in groups for part in group])
+    joined = engine.model.joined([part for group in groups for part in group])
     after = copy.deepcopy(engine.model)
     expected = by_loop(after, groups)
     rows, _ = engine.folded((4, 4, 4), ("float32",) * 3, *joined)
@@ -434,7 +434,7 @@ def test_a_network_that_has_diverged_shows_it(narrow):
     engine, now = folding_engine(), batch(0, 3, 1, 9)
     with torch.no_grad():
         engine.model.backbone.stem[0].weight.fill_(torch.nan)
-        assert engine.folded((3,), ("float32",), *engine.joined([now]))[1].isnan().all()
+        assert engine.folded((3,), ("float32",), *engine.model.joined([now]))[1].isnan().all()
         assert engine.features(now.x).isnan().all()
 
 
@@ -450,7 +450,8 @@ def test_sampled_constraints_look_at_so_many_tasks(kind, more):
     assert all(len(set(tasks)) == 2 and tasks == sorted(tasks) for tasks in drawn)
     assert {task for tasks in drawn for task in tasks} == set(range(5))
     many = kind(12, shape, task_classes=classes, constraints="sampled:9", codec="raw", **more)
-    many.past, many.current_task, many.begun = learner.past, 5, True
+    many.replay.prepare(learner.past)
+    many.current_task, many.begun = 5, True
     assert constraining(many, 3) == [[0, 1, 2, 3, 4]] * 3
 
 
@@ -464,7 +465,7 @@ def constraining(learner, steps):
 
     learner.engine.gradients = gradients
     for step in range(steps):
-        learner.rule(learner.engine, batch(5, 2, step, 12), learner.past, learner.random)
+        learner.rule(learner.engine, batch(5, 2, step, 12), learner.replay)
     return seen
 
 

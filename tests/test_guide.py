@@ -67,7 +67,7 @@ def test_the_margin_of_the_guide_is_none_at_zero(names):
     learner.observe(first, torch.tensor([0, 1] * 3), 0)
     batch = learner.as_batch(second, torch.tensor([2, 3] * 3), 1)
     batches = [batch, *sample(learner.past, 6, torch.Generator().manual_seed(0))]
-    own, _ = learner.engine.gradient_of(learner.loss, *learner.engine.joined(batches), torch.arange(12) >= 6)
+    own, _ = learner.engine.gradient_of(learner.loss, *learner.model.joined(batches), torch.arange(12) >= 6)
     plain, _ = learner.engine.gradient(batches)
     assert torch.allclose(own, plain, atol=1e-6)
 

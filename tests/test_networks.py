@@ -102,7 +102,7 @@ def test_the_plain_way_can_be_recorded(name):
     for seed in range(5):
         now = batch(1, 3, seed)
         function = partial(engine.one_by_one, sizes, ("float32",) * 2)
-        rows, _ = engine.graphs("key", function, *engine.joined([*past, now]))
+        rows, _ = engine.graphs("key", function, *engine.model.joined([*past, now]))
         expected = by_loop(plain, [past, [now]])
         assert float(((rows - expected).norm(dim=1) / expected.norm(dim=1)).max()) < 1e-5
     assert engine.graphs.tapes[0].replays == 2

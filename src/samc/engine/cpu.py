@@ -65,12 +65,12 @@ def group_gradient(
 ) -> tuple[Tensor, Moments]:
     """Forward and back; what follows the features is short and left to autograd."""
     tape = Tape(program, weights, row, do_aside)
-    x, y, masks = model.joined(group)
+    x, y = torch.cat([batch.x for batch in group]), torch.cat([batch.y for batch in group])
     x = x if model.mean is None else model.normalised(x)
     features = tape.forward(x.to(PRECISIONS[precision])).requires_grad_()
     heads = list(model.heads.parameters())
     with torch.enable_grad(), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-        loss = model.loss(features, y, masks, equal_shares(y))
+        loss = model.loss_by_task(features, group, equal_shares(y))
     grad, *head_grads = torch.autograd.grad(loss, [features, *heads])
     torch._foreach_copy_([row[parameter] for parameter in heads], head_grads)
     tape.backward(torch.empty_like(features).copy_(grad))

@@ -63,7 +63,7 @@ class Engine:
         self.folding: Folding | None = None
         if self.program and self.device.type == "cuda":
             self.folding = Folding(self.model, self.program, constants)
-        self.known: list[tuple[int, ...]] = []
+        self.known: list[int] = []
         self.parts: list[Batch] = []
         self.past: tuple[Tensor, ...] = ()
         self.space = torch.empty(0, self.length)
@@ -92,12 +92,12 @@ class Engine:
 
         `weights`, one per image, scale its loss before the mean is taken. With `held`, logits are held to a teacher's.
         """
+        if self.device.type == "cpu" or self.single_value([sum(len(batch.y) for batch in batches)]):
+            given = (held.teacher.model, held.weights) if held else None
+            return plain.gradient(self.model, batches, weights, given)
         x, y, masks = self.model.joined(batches)
         shares = plain.equal_shares(y) if weights is None else weights.to(self.device) / len(y)
         teacher, classes = (held.teacher, (held.weights,)) if held else (None, ())
-        if self.device.type == "cpu" or self.single_value([len(y)]):
-            given = (teacher.model, *classes) if teacher else None
-            return plain.masked_gradient(self.model, x, y, masks, shares, given)
         inputs = x, y, masks, shares, *classes
         if self.folding is None:
             grad, loss = self.recorded(self.masked_gradient, *inputs, teacher=teacher)
@@ -139,7 +139,7 @@ class Engine:
         if self.program is None or self.single_value(sizes):
             for views, group, precision in zip(self.views, groups, precisions, strict=False):
                 with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-                    loss = plain.gradient_into(views, self.model, *self.model.joined(group))
+                    loss = plain.gradient_into(views, self.model, group)
             return rows, loss
         self.model.train()
         losses, moments = cpu.gradients(self.model, self.program, groups, self.views[: len(groups)], precisions)

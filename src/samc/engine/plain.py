@@ -14,14 +14,33 @@ from samc.errors import DataError
 from samc.models.classifier import Batch, Classifier
 
 
-def gradient(model: Classifier, batches: Sequence[Batch]) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+def gradient(
+    model: Classifier,
+    batches: Sequence[Batch],
+    weights: Float[Tensor, "b"] | None = None,
+    held: tuple[Classifier, Tensor] | None = None,
+) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
     """The gradient of the mean cross-entropy over all the images, each against its own task's classes; and that loss.
 
     All images go through the network as one batch; the model is left in train mode and its running batch-norm
-    statistics move once.
+    statistics move once. `weights` scale the images' losses. `held` is a network whose logits are wanted, and their
+    weights by class.
     """
-    x, y, masks = model.joined(batches)
-    return masked_gradient(model, x, y, masks, equal_shares(y))
+    return flat_gradient(model, loss_of(model, batches, weights, held))
+
+
+def gradient_into(views: Mapping[Tensor, Tensor], model: Classifier, batches: Sequence[Batch]) -> Float[Tensor, ""]:
+    """That of the mean loss, written to where each parameter's gradient belongs; returns the loss."""
+    return gradients_into(views, model, loss_of(model, batches, None, None))
+
+
+def loss_of(
+    model: Classifier, batches: Sequence[Batch], weights: Tensor | None, held: tuple[Classifier, Tensor] | None
+) -> Float[Tensor, ""]:
+    x, y = torch.cat([batch.x for batch in batches]), torch.cat([batch.y for batch in batches])
+    shares = equal_shares(y) if weights is None else weights.to(y.device) / len(y)
+    features = features_of(model.train(), x)
+    return model.loss_by_task(features, batches, shares, held and (wanted_logits(held[0], x), held[1]))
 
 
 def masked_gradient(
@@ -32,18 +51,9 @@ def masked_gradient(
     shares: Float[Tensor, "b"],
     held: tuple[Classifier, Tensor] | None = None,
 ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
-    """The same of `Classifier.loss`, in a form that can be recorded: which classes an image has is a tensor.
-
-    `held` is a network whose logits are wanted, and their weights by class.
-    """
-    return flat_gradient(model, loss_of(model, x, y, masks, shares, held))
-
-
-def gradient_into(
-    views: Mapping[Tensor, Tensor], model: Classifier, x: Tensor, y: Tensor, masks: Tensor
-) -> Float[Tensor, ""]:
-    """That of the mean loss, written to where each parameter's gradient belongs; returns the loss."""
-    return gradients_into(views, model, loss_of(model, x, y, masks, equal_shares(y)))
+    """The same in a form that can be recorded: which classes an image has is a tensor, and so is its share."""
+    features = features_of(model.train(), x)
+    return flat_gradient(model, model.loss(features, y, masks, shares, held and (wanted_logits(held[0], x), held[1])))
 
 
 def equal_shares(y: Int64[Tensor, "b"]) -> Float[Tensor, "b"]:
@@ -51,27 +61,10 @@ def equal_shares(y: Int64[Tensor, "b"]) -> Float[Tensor, "b"]:
     return torch.full(y.shape, 1 / len(y), device=y.device)
 
 
-def loss_of(
-    model: Classifier,
-    x: Tensor,
-    y: Tensor,
-    masks: Tensor,
-    shares: Tensor,
-    held: tuple[Classifier, Tensor] | None = None,
-) -> Float[Tensor, ""]:
-    model.train()
-    return model.loss(features_of(model, x), y, masks, shares, wanted_of(held, x))
-
-
 @torch.no_grad()
-def wanted_of(
-    held: tuple[Classifier, Tensor] | None, x: Float[Tensor, "b c h w"]
-) -> tuple[Float[Tensor, "b n"], Float[Tensor, "n"]] | None:
-    """What a teacher answers to these images, and how much that counts by class."""
-    if held is None:
-        return None
-    teacher, weights = held
-    return teacher.heads.linear(teacher.pooled(features_of(teacher.train(), x))), weights
+def wanted_logits(teacher: Classifier, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b n"]:
+    """Of all classes, with the statistics of these very images as who is taught has them."""
+    return teacher.heads.linear(teacher.pooled(features_of(teacher.train(), x)))
 
 
 def features_of(model: Classifier, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b ..."]:

@@ -97,12 +97,12 @@ def examine_step(
     g = gradient(before, [batch])[0].double()
     claims = []
     for memory in completed:
-        completed_g, true_g = (gradient(before, [images])[0].double() for images in (memory, truths[memory.task]))
+        completed_g, true_g = (gradient(before, [images])[0].double() for images in (memory, truths[memory.only_task]))
         claims.append(
             StepClaims(
-                task=batch.task,
+                task=batch.only_task,
                 step=number,
-                past_task=memory.task,
+                past_task=memory.only_task,
                 loss_before=loss(before, memory),
                 loss_after=loss(after, memory),
                 loss_after_short_step=loss(short, memory),
@@ -119,7 +119,7 @@ def examine_step(
 def loss(model: Classifier, batch: Batch) -> float:
     """Mean cross-entropy on the batch's own statistics: the function that `gradient` differentiates."""
     model.train()
-    return float(F.cross_entropy(model(batch.x, batch.task), model.heads.positions(batch.y, batch.task)))
+    return float(F.cross_entropy(model(batch.x, batch.task), model.heads.positions(batch.y, batch.only_task)))
 
 
 def examine_memory(
@@ -137,7 +137,7 @@ def examine_memory(
     inside, outside = squared_error(true, filled, masks), squared_error(true, filled, ~masks)
     return MemoryClaims(
         tasks_learnt=tasks_learnt,
-        task=truth.task,
+        task=truth.only_task,
         images=len(truth.y),
         output_error=float(errors.mean()),
         output_bound=float(bounds.mean()),
@@ -156,7 +156,7 @@ def output_errors(model: Classifier, truth: Batch, completed: Float[Tensor, "n c
     """|f(x) − f(x̃)| for each image: f is the label's logit, on running statistics; the model is returned as found."""
     with in_mode(model, "eval"):
         true, filled = (model(x, truth.task) for x in (truth.x, completed))
-    label = model.heads.positions(truth.y, truth.task)[:, None]
+    label = model.heads.positions(truth.y, truth.only_task)[:, None]
     return (true - filled).gather(1, label)[:, 0].abs()
 
 

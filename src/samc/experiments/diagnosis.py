@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from samc.clock import Clock
+from samc.config import flag
 from samc.engine import Batch
 from samc.errors import ConfigError
 from samc.experiments.claims import SHORT_STEP, MemoryClaims, StepClaims, examine_memory, examine_step
@@ -23,6 +24,17 @@ from samc.streams.base import Stream, Task
 
 STEPS_PER_TASK = 5
 # how many steps of each task after the first are measured, the first and the last among them
+
+PLAIN = {
+    "keeps": "newest",
+    "average": 0.0,
+    "augment": "none",
+    "distil": 0.0,
+    "replay_size": None,
+    "replay_weight": None,
+    "replay_current": False,
+}
+# what the claims are about: true images go as the memory's do, and a step is that of one gradient on these very images
 
 NOTES = {
     "true images": "kept aside for this diagnosis only: the method never sees them, and its memory does not count them",
@@ -53,6 +65,13 @@ class Diagnosis(Watcher):
             name = type(learner).__name__.lower()
             raise ConfigError(
                 f"--diagnose measures completed memories, {name} has none; use --model samc or leave it out"
+            )
+        given = {name: getattr(learner.settings, name) for name in PLAIN if name not in learner.settings.idle()}
+        others = [flag(name) for name, value in given.items() if value != PLAIN[name]]
+        if others:
+            raise ConfigError(
+                "--diagnose measures plain steps and a memory of the newest images, which "
+                f"{', '.join(others)} change; use --preset paper without them, or leave it out"
             )
         if learner.memory.tasks:
             raise ConfigError("--diagnose needs to see every image that is remembered; begin with an empty memory")

@@ -15,9 +15,9 @@ def augmented(x: Float[Tensor, "b c h w"], how: str, random: torch.Generator) ->
     if how == "none":
         return x
     if how == "crop+flip":
-        margins = [max(1, size // MARGIN) for size in x.shape[2:]]
-        shifts = [torch.randint(2 * margin + 1, (len(x),), generator=random) for margin in margins]
-        x = shifted(x, *margins, *(shift.to(x.device) for shift in shifts))
+        below, beside = (max(1, size // MARGIN) for size in x.shape[2:])
+        down, right = (torch.randint(2 * margin + 1, (len(x),), generator=random) for margin in (below, beside))
+        x = shifted(x, below, beside, down.to(x.device), right.to(x.device))
     return flipped(x, (torch.rand(len(x), generator=random) < 0.5).to(x.device))
 
 

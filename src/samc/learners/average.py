@@ -68,5 +68,6 @@ class Average:
 
 
 def numbers(model: Classifier) -> list[Tensor]:
-    """Everything that a state has, as it lies in the network."""
-    return [tensor for tensor in model.state_dict(keep_vars=True).values() if isinstance(tensor, Tensor)]
+    """Everything that a state has, as it lies in the network; what layers share is there once."""
+    tensors = [tensor for tensor in model.state_dict(keep_vars=True).values() if isinstance(tensor, Tensor)]
+    return list({id(tensor): tensor for tensor in tensors}.values())

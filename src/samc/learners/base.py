@@ -241,7 +241,8 @@ class NetworkLearner(Inputs):
         if not weight or self.average is None:
             return None
         known = self.model.heads.task_classes
-        old = {label for task in self.begun_tasks for label in known[task]} - set(known.get(self.current_task, ()))
+        now = known[self.current_task] if self.current_task is not None else ()
+        old = {label for task in self.begun_tasks for label in known[task]} - set(now)
         if not old:
             return None
         key = self.current_task, self.model.heads.version

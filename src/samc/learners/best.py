@@ -1,4 +1,4 @@
-"""Every part on: the settings with which a memory is used best, chosen on held-out training images (docs/results.md)."""
+"""Every part on: the settings with which a memory is used best, chosen on held-out training images."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from samc.learners.rehearsal import KeepingSettings, MemorySettings
 class BestSettings(ConeSettings):
     """Settings of a method that replays, with other defaults."""
 
-    lr: float = with_default(NetworkSettings, "lr", 0.05)
+    lr: float = with_default(NetworkSettings, "lr", 0.03)
     codec: str = with_default(MemorySettings, "codec", "jpeg:10")
     keeps: str = with_default(KeepingSettings, "keeps", "sample", before="newest")
     average: float = with_default(NetworkSettings, "average", 0.99)

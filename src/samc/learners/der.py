@@ -13,7 +13,7 @@ from torch import Tensor
 
 from samc.config import setting, with_default
 from samc.engine import Batch, Engine, flat_gradient
-from samc.engine.plain import features_of, wanted_of
+from samc.engine.plain import features_of, wanted_logits
 from samc.learners.base import StepStats
 from samc.learners.er import ReservoirSettings
 from samc.learners.inputs import Images, Labels, TaskId
@@ -66,7 +66,6 @@ class DER(RehearsalLearner):
         return super().recall()
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
-        self.engine.deferred.flush()  # the last step's images draw before this step does, on every device
         batch, number = self.augmented(self.as_batch(x, y, task)), operator.index(task)
         order = self.order.setdefault(number, [])
         order += [label for label in self.model.heads.task_classes[number] if label not in order]
@@ -124,7 +123,7 @@ class DER(RehearsalLearner):
         taught = (teacher.model, held) if teacher is not None and held is not None else None
         features = features_of(model, x)
         logits = model.heads.linear(model.pooled(features))
-        loss = model.loss(features, y, masks, shares, wanted_of(taught, x))
+        loss = model.loss(features, y, masks, shares, taught and (wanted_logits(taught[0], x), taught[1]))
         loss = loss + ((logits[: len(wanted)] - wanted).square() * weights).sum()
         return *flat_gradient(model, loss), logits.detach()
 

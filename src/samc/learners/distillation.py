@@ -66,19 +66,19 @@ class Teacher:
         others: list[Batch],
         weight: float,
         temperature: float,
-        replay_weight: float = 0.0,
+        replay_weight: float,
     ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
         """Of the batch's cross-entropy and, for every old task's head, distillation on all images; and that loss.
 
         The cross-entropy of the others counts `replay_weight` times their mean.
         """
-        x, y, masks = engine.model.joined([batch, *others])
-        shares = torch.full((len(y),), 1 / len(batch.y))
-        shares[len(batch.y) :] = replay_weight / max(1, len(y) - len(batch.y))
-        heads = self.old_heads(batch.task, x.device)
-        fixed = {"model": engine.model, "weight": weight, "temperature": temperature}
-        inputs = x, y, masks, shares.to(x.device), heads
-        return engine.gradient_of(self.loss, *inputs, **fixed, generation=self.generation)
+        x = torch.cat([batch.x, *(other.x for other in others)])
+        inputs: tuple[Tensor, ...] = x, batch.y, self.old_heads(batch.only_task, x.device)
+        if others and replay_weight:
+            inputs += engine.model.joined(others)[1:]
+        fixed = {"model": engine.model, "task": batch.only_task, "weight": weight, "temperature": temperature}
+        fixed |= {"replay_weight": replay_weight, "generation": self.generation}
+        return engine.gradient_of(self.loss, *inputs, **fixed)
 
     def old_heads(self, now: int, device: torch.device) -> Float[Tensor, "heads n"]:
         """0 where a class is in an old task's head as the teacher knew it; sent once, the same tensor at every step."""
@@ -92,17 +92,23 @@ class Teacher:
         self,
         x: Tensor,
         y: Tensor,
-        masks: Tensor,
-        shares: Tensor,
         heads: Float[Tensor, "heads n"],
+        labels: Tensor | None = None,
+        masks: Tensor | None = None,
         *,
         model: Classifier,
+        task: int,
         weight: float,
         temperature: float,
+        replay_weight: float,
         generation: int,
     ) -> Float[Tensor, ""]:
+        """`labels` and `masks` are those of the images after the batch's, where their cross-entropy counts."""
         features = model.features(x)
-        loss = model.loss(features, y, masks, shares)
+        loss = F.cross_entropy(model.logits(features[: len(y)], task), model.heads.positions(y, task))
+        if labels is not None and masks is not None:
+            shares = torch.full(labels.shape, replay_weight / len(labels), device=labels.device)
+            loss = loss + model.loss(features[len(y) :], labels, masks, shares)
         if self.network is not None and len(heads):
             with torch.no_grad():
                 wanted = all_logits(self.network, self.network.features(x), heads)

@@ -38,7 +38,7 @@ class EBM(NetworkLearner):
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         batch = self.augmented(self.as_batch(x, y, task))
-        classes = self.model.heads.task_classes[batch.task]
+        classes = self.model.heads.task_classes[batch.only_task]
         wrong = other_labels(torch.as_tensor(y), classes, self.random).to(self.device)
         with self.clock("current gradient"):
             g, loss = self.engine.gradient_of(self.contrast, batch.x, batch.y, wrong, task=batch.task)

@@ -23,11 +23,11 @@ class Joint(NetworkLearner):
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         batch = self.augmented(self.as_batch(x, y, task))
         with self.clock("current gradient"):
-            past = [self.draw(other, len(y)) for other in self.images if other != batch.task]
+            past = [self.draw(other, len(y)) for other in self.images if other != batch.only_task]
             g, loss = self.engine.gradient([batch, *map(self.augmented, past)])
             self.step(g)
-        self.images.setdefault(batch.task, []).extend(torch.from_numpy(self.as_bytes(x)))
-        self.labels.setdefault(batch.task, []).extend(batch.y.tolist())
+        self.images.setdefault(batch.only_task, []).extend(torch.from_numpy(self.as_bytes(x)))
+        self.labels.setdefault(batch.only_task, []).extend(batch.y.tolist())
         return StepStats(loss)
 
     def draw(self, task: int, count: int) -> Batch:

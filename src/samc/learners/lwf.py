@@ -25,6 +25,7 @@ class LwF(DistillingLearner):
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         batch, settings = self.augmented(self.as_batch(x, y, task)), self.settings
         with self.clock("current gradient"):
-            g, loss = self.teacher.gradient(self.engine, batch, [], settings.regularization, settings.temperature)
+            weight, temperature = settings.regularization, settings.temperature
+            g, loss = self.teacher.gradient(self.engine, batch, [], weight, temperature, 0.0)
             self.step(g)
         return StepStats(loss)

@@ -50,7 +50,7 @@ class MER(RehearsalLearner):
                 self.step_back(batch_start, self.settings.within_meta_lr)
             self.step_back(start, self.settings.meta_lr)
             self.follow()
-        self.remember(x, y, batch.task)
+        self.remember(x, y, batch.only_task)
         return StepStats(torch.stack(losses).mean())
 
     def parts(self, batches: list[Batch], weights: Tensor | None) -> list[tuple[list[Batch], Tensor | None]]:

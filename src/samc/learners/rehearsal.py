@@ -27,8 +27,8 @@ class MemorySettings(Terms, NetworkSettings):
 
     codec: str = setting(
         "raw",
-        "how images are kept, Q a quality: raw, thumb:N, jpeg:Q or webp:Q, at N pixels a side with @N; for samc also "
-        "coo, bitmask or cam, each also with +deflate, gist:jpeg:Q or gist:webp:Q before +cam, focus:jpeg:Q, crop:N:jpeg:Q",
+        "how images are kept, Q a quality: raw, thumb:N, jpeg:Q or webp:Q, at N pixels a side with @N; for "
+        "samc also coo, bitmask or cam, each with +deflate too, gist:jpeg:Q+cam, focus:jpeg:Q, crop:N:jpeg:Q",
         group="memory",
     )
     replay_size: int = setting(
@@ -123,8 +123,8 @@ class RehearsalLearner(ReplayLearner):
         reservoir = self.keeping_random if getattr(settings, "keeps", None) == "sample" else None
         codec = parse_codec(settings.codec, self.image_shape, self.model.found.grid)
         self.stored = EpisodicMemory(codec, self.num_classes, budget, settings.accounting, reservoir, self.note)
+        self.live = LiveMemory(self.decoded)
         if getattr(settings, "replay_current", False) and "replay_current" not in settings.idle():
-            self.live = LiveMemory(self.decoded)
             self.replay.current = self.current_memory
 
     @property
@@ -136,6 +136,10 @@ class RehearsalLearner(ReplayLearner):
     def begin(self, task: int) -> None:
         self.memory.task(task)  # a common budget is shared out before anything is chosen for it
         super().begin(task)
+
+    def end_task(self, task: Task) -> None:
+        super().end_task(task)
+        self.live = LiveMemory(self.decoded)  # as with those of past tasks: should this one go on, they are made anew
 
     def recall(self) -> list[Batch]:
         return [self.dense_memory(task) for task in self.memory.tasks if task != self.current_task]
@@ -166,7 +170,7 @@ class RehearsalLearner(ReplayLearner):
         batch = self.as_batch(x, y, task)
         g, loss = self.rule(self.engine, self.augmented(batch), self.replay)
         self.step(g)
-        self.remember(x, y, batch.task)
+        self.remember(x, y, batch.only_task)
         return StepStats(loss)
 
     def remember(self, x: Images, y: Labels, task: int, notes: Sequence[bytes] | None = None) -> None:

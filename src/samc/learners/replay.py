@@ -21,17 +21,17 @@ def nothing() -> None:
 class Replay:
     """Memories of past tasks, dense and on the device while a task lasts, and how a step uses them.
 
+    augment   what is done to an image whenever it is drawn
     size      images that are drawn for a step; 0: as many as the batch has
     weight    loss = mean over the batch + weight·mean over the replay; 0: one mean over all images
-    augment   what is done to an image whenever it is drawn
     current   what there is of the current task's own memory, if that is replayed too
     held      the teacher that old heads are held to, if there is one
     """
 
     random: torch.Generator
+    augment: str
     size: int = 0
     weight: float = 0.0
-    augment: str = "none"
     current: Callable[[], LiveMemory | None] = nothing
     held: Callable[[], Held | None] = nothing
     past: list[Batch] = field(default_factory=list)

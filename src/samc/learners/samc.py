@@ -96,7 +96,7 @@ class SAMC(RehearsalLearner):
         self.step(g)
         with self.clock("saliency"):  # line 10: Grad-CAM(x, f_θ, y)
             (maps,) = self.engine.recorded(byte_maps, batch.x, batch.y, task=batch.task, **self.explained)
-        keep = partial(self.keep, pixels, labels, batch.task)  # lines 10 to 12, on the host
+        keep = partial(self.keep, pixels, labels, batch.only_task)  # lines 10 to 12, on the host
         return StepStats(loss, self.engine.when_on_host(maps, keep))
 
     def keep(

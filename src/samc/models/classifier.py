@@ -32,6 +32,20 @@ class Batch(NamedTuple):
         """Of each image."""
         return self.task if isinstance(self.task, Tensor) else torch.full_like(self.y, self.task)
 
+    @property
+    def only_task(self) -> int:
+        """That of a batch whose images all belong to one."""
+        assert isinstance(self.task, int), "each image of this batch has a task of its own"
+        return self.task
+
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """The tasks in the order of the images, each with how many of them follow each other."""
+        if isinstance(self.task, int):
+            return [(self.task, len(self.y))]
+        tasks, counts = self.task.unique_consecutive(return_counts=True)
+        return list(zip(tasks.tolist(), counts.tolist(), strict=True))
+
 
 class Features(NamedTuple):
     """What a network makes of images: which kind, how many numbers, on which grid its parts of the image lie.
@@ -111,13 +125,38 @@ class Classifier(nn.Module):
         logits = self.heads.linear(self.pooled(features).float())
         losses = F.cross_entropy(logits.masked_fill(~masks, -torch.inf), y, reduction="none")
         loss = (losses * shares).sum()
-        if held is None:
-            return loss
-        wanted, weights = held
-        return loss + ((logits - wanted).square() @ weights).mean()
+        return loss if held is None else loss + distance(logits, *held)
+
+    def loss_by_task(
+        self,
+        features: Float[Tensor, "b ..."],
+        batches: Sequence[Batch],
+        shares: Float[Tensor, "b"],
+        held: tuple[Float[Tensor, "b n"], Float[Tensor, "n"]] | None = None,
+    ) -> Float[Tensor, ""]:
+        """The same loss from each task's own columns, in a form that cannot be recorded.
+
+        To the last bit what a head alone gives: among all classes, sums are rounded otherwise, and learning blows that
+        up within some steps.
+        """
+        pooled, losses, first = self.pooled(features), [], 0
+        for batch in batches:
+            parts = batch.y.split([count for _, count in batch.runs])
+            for (task, count), y in zip(batch.runs, parts, strict=True):
+                logits = self.heads(pooled[first : first + count], task)
+                losses.append(F.cross_entropy(logits, self.heads.positions(y, task), reduction="none"))
+                first += count
+        loss = (torch.cat(losses) * shares).sum()
+        return loss if held is None else loss + distance(self.heads.linear(pooled), *held)
 
     def forward(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
         return self.logits(self.features(x), task)
+
+
+def distance(
+    logits: Float[Tensor, "b n"], wanted: Float[Tensor, "b n"], weights: Float[Tensor, "n"]
+) -> Float[Tensor, ""]:
+    return ((logits - wanted).square() @ weights).mean()
 
 
 @contextmanager

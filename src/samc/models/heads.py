@@ -98,11 +98,11 @@ class Heads(nn.Module):
     def masks(self, tasks: Int64[Tensor, "b"]) -> Bool[Tensor, "b n"]:
         """Which of all classes each image chooses between, by its task."""
         if self.table is None or self.table[0].device != tasks.device:
-            known = sorted(self.task_classes)
-            table = torch.zeros(len(known), self.num_classes, dtype=torch.bool)
-            for row, task in zip(table, known, strict=True):
+            numbers = sorted(self.task_classes)
+            table = torch.zeros(len(numbers), self.num_classes, dtype=torch.bool)
+            for row, task in zip(table, numbers, strict=True):
                 row[list(self.task_classes[task])] = True
-            self.table = torch.tensor(known).to(tasks.device), table.to(tasks.device)
+            self.table = torch.tensor(numbers).to(tasks.device), table.to(tasks.device)
         known, table = self.table
         return table[torch.searchsorted(known, tasks)]
 

@@ -80,7 +80,7 @@ class EEC(ReplayLearner):
 
     def weighted_gradient(self, batch: Batch) -> Gradient:
         drawn = self.replay.draw(len(batch.y))
-        others = [task for task in self.decay if task != batch.task]
+        others = [task for task in self.decay if task != batch.only_task]
         by_age = {task: math.exp(-self.decay[task] * age) for age, task in enumerate(reversed(others), start=1)}
         weights = torch.ones(len(batch.y))
         for replayed in drawn:
