@@ -32,8 +32,8 @@ class Completion:
 
         The rule's result is cached: the same memories come again with every task.
         """
-        # what comes back whole need not be found again
-        filled = images if self.rule is unchanged else self.cache(self.rule, images, masks)
+        whole = self.rule is unchanged or masks.all()
+        filled = images if whole else self.cache(self.rule, images, masks)
         coarse, kept = self.on_device(filled, masks)
         if self.autoencoder is None or not len(images):
             return coarse

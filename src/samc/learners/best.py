@@ -13,7 +13,7 @@ class BestSettings(ConeSettings):
     """Settings of a method that replays, with other defaults."""
 
     lr: float = with_default(NetworkSettings, "lr", 0.03)
-    codec: str = with_default(MemorySettings, "codec", "jpeg:10")
+    codec: str = with_default(MemorySettings, "codec", "auto")
     keeps: str = with_default(KeepingSettings, "keeps", "sample", before="newest")
     average: float = with_default(NetworkSettings, "average", 0.99)
     augment: str = with_default(NetworkSettings, "augment", "flip")

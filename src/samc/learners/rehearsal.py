@@ -16,7 +16,7 @@ from samc.learners.inputs import Images, Labels, TaskId, as_labels
 from samc.learners.live import LiveMemory
 from samc.learners.replay import Replay
 from samc.learners.rules import Rule
-from samc.memory import EpisodicMemory, budget_of, full_selection, parse_codec
+from samc.memory import AUTO, EpisodicMemory, budget_of, codec_for, full_selection, parse_codec
 from samc.memory.buffer import StoredImage
 from samc.streams.base import Task
 
@@ -27,8 +27,8 @@ class MemorySettings(Terms, NetworkSettings):
 
     codec: str = setting(
         "raw",
-        "how images are kept, Q a quality: raw, thumb:N, jpeg:Q or webp:Q, at N pixels a side with @N; for "
-        "samc also coo, bitmask or cam, each with +deflate too, gist:jpeg:Q+cam, focus:jpeg:Q, crop:N:jpeg:Q",
+        "how images are kept: auto (by the budget), raw, thumb:N, jpeg:Q or webp:Q, at N pixels a side with @N; samc "
+        "also coo, bitmask or cam, each with +deflate too, gist:jpeg:Q+cam, focus:jpeg:Q, crop:N:jpeg:Q",
         group="memory",
     )
     replay_size: int = setting(
@@ -108,6 +108,7 @@ class RehearsalLearner(ReplayLearner):
     """Replays images from an episodic memory by a `rule`; keeps each batch whole, unless a method chooses."""
 
     Settings: ClassVar[type[MemorySettings]] = KeepingSettings
+    salient: ClassVar[bool] = False  # whether a method knows which pixels matter, and its codec may use that
     note: ClassVar[str | None] = None  # the name of what a method keeps with each image, if it does
     rule: Rule
 
@@ -121,7 +122,8 @@ class RehearsalLearner(ReplayLearner):
         # of its own: images may arrive a step late, and what is drawn meanwhile must not depend on when
         self.keeping_random = torch.Generator().manual_seed(self.seed)
         reservoir = self.keeping_random if getattr(settings, "keeps", None) == "sample" else None
-        codec = parse_codec(settings.codec, self.image_shape, self.model.found.grid)
+        spec = codec_for(budget, self.image_shape, self.salient) if settings.codec == AUTO else settings.codec
+        codec = parse_codec(spec, self.image_shape, self.model.found.grid)
         self.stored = EpisodicMemory(codec, self.num_classes, budget, settings.accounting, reservoir, self.note)
         self.live = LiveMemory(self.decoded)
         if getattr(settings, "replay_current", False) and "replay_current" not in settings.idle():

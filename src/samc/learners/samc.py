@@ -65,6 +65,7 @@ class SAMC(RehearsalLearner):
     """Line numbers are those of Algorithm 1; docs/algorithm.md has the two side by side."""
 
     Settings = SAMCSettings
+    salient = True
 
     def setup(self) -> None:
         super().setup()

@@ -3,19 +3,21 @@
 from samc.memory.budget import Accounting, Budget, budget_of, parse_budget
 from samc.memory.buffer import EpisodicMemory
 from samc.memory.codec import Codec
-from samc.memory.codecs import parse_codec
+from samc.memory.codecs import AUTO, codec_for, parse_codec
 from samc.memory.selection import Selection, full_selection, select
 
 Memory = EpisodicMemory
 # its name for users: samc.Memory
 
 __all__ = [
+    "AUTO",
     "Accounting",
     "Budget",
     "Codec",
     "EpisodicMemory",
     "Selection",
     "budget_of",
+    "codec_for",
     "full_selection",
     "parse_budget",
     "parse_codec",

@@ -1,8 +1,10 @@
 """The codecs by name: what `--codec` may say, and what a memory file says of itself."""
 
+import math
 import re
 
 from samc.errors import ConfigError, unknown
+from samc.memory.budget import Budget, raw_image_bytes
 from samc.memory.codec import Codec, Grid, Raw, Shape
 from samc.memory.gist import Focus, Gist
 from samc.memory.masked import Bitmask, Cam, Coordinates, MaskedCodec
@@ -11,7 +13,13 @@ from samc.memory.scaled import Crop, Resized, smaller
 
 PICTURES: dict[str, type[PictureCodec]] = {"jpeg": Jpeg, "webp": WebP, "thumb": Thumbnail}
 MASKED = ("coo", "bitmask", "cam")
+BY_BUDGET = ((5, "jpeg:10@{half}"), (20, "jpeg:10"), (math.inf, "jpeg:20"))
+# what auto takes below so many raw images per task
+TASKS_EXPECTED = 10
+# where a budget is for all tasks together, and nobody knows how many will come
+AUTO = "auto"
 NAMES = (
+    AUTO,
     "raw",
     "jpeg:Q",
     "webp:Q",
@@ -65,6 +73,18 @@ def resized_codec(spec: str, image_shape: Shape) -> Resized:
     if whole and not spec.startswith("crop:"):
         return Resized(spec, image_shape, picture_codec(whole[1], smaller(image_shape, int(whole[2]))))
     raise ConfigError(f"codec {spec!r} wants the pixels of a side, such as jpeg:20@16 or crop:24:jpeg:20")
+
+
+def codec_for(budget: Budget, image_shape: Shape, salient: bool) -> str:
+    """The codec that `auto` stands for: small pictures, of half the size where a task has room for few raw images.
+
+    Held-out images of Split CIFAR-100 chose it (docs/memory.md). Who has saliency smooths what is not salient.
+    """
+    share = budget.total if budget.per_task else budget.total // TASKS_EXPECTED
+    raw_images = share / raw_image_bytes(image_shape, None, "values")
+    picture = next(spec for most, spec in BY_BUDGET if raw_images < most)
+    spec = picture.format(half=max(1, max(image_shape[1:]) // 2))
+    return f"focus:2:{spec}" if salient else spec
 
 
 def picture_codec(spec: str, image_shape: Shape) -> PictureCodec:

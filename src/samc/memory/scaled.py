@@ -71,5 +71,6 @@ def smaller(image_shape: Shape, side: int) -> Shape:
 
 
 def resized(image: UInt8[np.ndarray, "c i j"], shape: Shape, how: int) -> UInt8[np.ndarray, "c h w"]:
-    _, height, width = shape
-    return np.stack([cv2.resize(channel, (width, height), interpolation=how) for channel in image])
+    channels, height, width = shape
+    picture = cv2.resize(np.ascontiguousarray(image.transpose(1, 2, 0)), (width, height), interpolation=how)
+    return picture.reshape(height, width, channels).transpose(2, 0, 1)
