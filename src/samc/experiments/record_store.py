@@ -14,6 +14,8 @@ from samc.errors import DataError, OutputError
 from samc.experiments.jobs import Job, Outcome, defaults_of
 from samc.experiments.pictures import PICTURES
 from samc.files import write_whole
+from samc.learners import method
+from samc.memory import AUTO, Budget, codec_for
 from samc.record import FILE, RunRecord
 
 CLAIM = ".claimed"
@@ -115,11 +117,23 @@ def is_of_job(record: RunRecord, job: Job) -> bool:
     defaults = defaults_of(job.config) | before_they_were(type(job.config.settings))
     for name in (config.keys() | record.config.keys()) - {"preset"}:
         stated, wanted = record.config.get(name), config.get(name)
+        if name == "codec" and AUTO in (stated, wanted):
+            stated, wanted = record.memory["codec"], codec_of(record, job)
         if stated is None and wanted is not None and name not in STATED and not states_none(record, job, name):
             stated = defaults.get(name)
         if stated != wanted:
             return False
     return True
+
+
+def codec_of(record: RunRecord, job: Job) -> str:
+    """The codec that a job would use under a record's budget: what `auto` stands for may change, a record may not."""
+    spec, learner = job.config.as_dict()["codec"], method(job.config.model)
+    if spec != AUTO:
+        return spec
+    channels, height, width = record.fingerprint["image_shape"]
+    budget = Budget(record.memory["budget_bytes"], per_task=True)
+    return codec_for(budget, (channels, height, width), getattr(learner, "salient", False))
 
 
 def states_none(record: RunRecord, job: Job, name: str) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from samc.experiments.specification import Variant
+from samc.memory import Budget, codec_for
 
 NO_PART: dict[str, Any] = {
     "keeps": "sample",  # in every row: it is no part of this question
@@ -18,13 +19,16 @@ AVERAGE = {"average": 0.99}
 FLIPS = {"augment": "flip"}
 REPLAY = {"replay_size": 30, "replay_weight": 1.0}
 CURRENT = {"replay_current": True}
-HELD = {"distil": 0.5}
+HELD = {"distil": 1.0}
 ALL_PARTS = NO_PART | AVERAGE | FLIPS | REPLAY | CURRENT | HELD
 
 
+SMOOTHED = "focus:2:jpeg:10"
+
+
 def with_parts(label: str, parts: dict[str, Any], against: str | None = None) -> Variant:
-    """SAMC with exactly these parts. ER's rule is the best preset's; GEM's, on the embedded stream, cannot use some."""
-    return Variant(label, "samc", {"replay": "er", **parts}, preset="best", against=against)
+    """SAMC with exactly these parts, and one codec. GEM's rule, which the embedded stream has, cannot use some."""
+    return Variant(label, "samc", {"replay": "er", "codec": SMOOTHED, **parts}, preset="best", against=against)
 
 
 def only(name: str, part: dict[str, Any]) -> Variant:
@@ -50,8 +54,8 @@ PARTS = (
     all_but("old heads held", HELD),
 )
 
-QUALITY = {256: 5, 1_024: 5, 3_073: 5, 10_000: 10, 30_730: 10, 100_000: 20, 300_000: 50}
-# of JPEG, by bytes per task
+BUDGETS = (256, 1_024, 3_073, 10_000, 30_730, 100_000, 300_000)
+# bytes per task
 RAW_IMAGE = 3_073
 # bytes, with its label: a budget below holds none
 COSTLY = 100_000
@@ -64,51 +68,54 @@ def budget(nbytes: int) -> dict[str, Any]:
 
 
 def along_budgets(
-    name: str, line: Variant, images: str = "raw", least: int = 0, most: int | None = None
+    name: str, line: Variant, *, least: int = 0, most: int | None = None, **settings: Any
 ) -> list[Variant]:
-    """A method at every budget that holds an image; the codec of its images may have the budget's quality in it."""
-    points = []
-    for nbytes, quality in QUALITY.items():
-        if least <= nbytes and (most is None or nbytes <= most):
-            settings = {**line.settings, "codec": images.format(quality=quality), **budget(nbytes)}
-            label = f"{name}, {nbytes:,} bytes"
-            points.append(Variant(label, line.model, settings, at=float(nbytes), preset=line.preset, line=name))
-    return points
+    """A method at every budget that holds an image."""
+    return [
+        Variant(
+            f"{name}, {nbytes:,} bytes",
+            line.model,
+            {**line.settings, **settings, **budget(nbytes)},
+            at=float(nbytes),
+            preset=line.preset,
+            line=name,
+        )
+        for nbytes in BUDGETS
+        if least <= nbytes and (most is None or nbytes <= most)
+    ]
 
 
 def frontier(best: Variant, gem: Variant, paper_samc: Variant) -> list[Variant]:
     """Lines of ACC by bytes, the best first; and what needs no budget, as levels: all images kept, and none."""
-    er, er_with_parts = Variant("er", "er", NO_PART), Variant("er", "er", ALL_PARTS)
+    er, er_with_parts = Variant("er", "er", NO_PART), Variant("er", "er", preset="best")
     return [
-        *along_budgets("SAMC, best", best, "focus:jpeg:{quality}"),
-        *along_budgets("ER, small JPEGs, with the parts", er_with_parts, "jpeg:{quality}"),
-        *along_budgets("ER, small JPEGs", er, "jpeg:{quality}"),
-        *along_budgets("ER, raw images, with the parts", er_with_parts, least=RAW_IMAGE),
-        *along_budgets("ER, raw images", er, least=RAW_IMAGE),
-        *along_budgets("GEM, raw images", gem, least=RAW_IMAGE, most=COSTLY),
-        *along_budgets("SAMC as in the paper, in true bytes", paper_samc, "coo", least=RAW_IMAGE, most=COSTLY),
+        *along_budgets("SAMC, best", best),
+        *along_budgets("ER, small JPEGs, with the parts", er_with_parts, codec="auto"),
+        *along_budgets("ER, small JPEGs", er, codec="auto"),
+        *along_budgets("ER, raw images, with the parts", er_with_parts, least=RAW_IMAGE, codec="raw"),
+        *along_budgets("ER, raw images", er, least=RAW_IMAGE, codec="raw"),
+        *along_budgets("GEM, raw images", gem, least=RAW_IMAGE, most=COSTLY, codec="raw"),
+        *along_budgets("SAMC as in the paper, in true bytes", paper_samc, least=RAW_IMAGE, most=COSTLY, codec="coo"),
         Variant("joint: every image kept", "joint", {"lr": 0.1}, line="joint: every image kept"),
         Variant("finetune: no memory", "finetune", {"lr": 0.1}, line="finetune: no memory"),
     ]
 
 
 PLAIN = "plain JPEG"
-USES_OF_SALIENCY: list[tuple[str, dict[str, Any]]] = [
-    ("smooth where nothing is salient", {"codec": "focus:jpeg:{quality}"}),
-]
-# each changes some settings, and is compared with plain JPEG of the same quality at the same budget
+USES_OF_SALIENCY = {"smooth where nothing is salient": "focus:2:{plain}"}
+# each is a codec, and is compared with the plain one at the same budget
 SALIENCY_BUDGETS = (256, 1_024, 3_073, 30_730)
+IMAGE_SHAPE = (3, 32, 32)
 
 
 def saliency(best: Variant) -> list[Variant]:
     """The best preset with each use of saliency, and with none, by budget."""
-    none: list[tuple[str, dict[str, Any]]] = [(PLAIN, {})]
     variants = []
     for nbytes in SALIENCY_BUDGETS:
-        for name, changes in none + USES_OF_SALIENCY:
-            settings = {"codec": "jpeg:{quality}", **changes, **budget(nbytes)}
-            settings["codec"] = settings["codec"].format(quality=QUALITY[nbytes])
+        plain = codec_for(Budget(nbytes), IMAGE_SHAPE, salient=False)
+        for name, codec in {PLAIN: "{plain}", **USES_OF_SALIENCY}.items():
+            settings = {**best.settings, "codec": codec.format(plain=plain), **budget(nbytes)}
             against = None if name == PLAIN else f"{PLAIN}, {nbytes:,} bytes"
-            made = replace(best, label=f"{name}, {nbytes:,} bytes", settings={**best.settings, **settings})
+            made = replace(best, label=f"{name}, {nbytes:,} bytes", settings=settings)
             variants.append(replace(made, at=float(nbytes), line=name, against=against))
     return variants

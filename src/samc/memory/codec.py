@@ -25,13 +25,15 @@ class Codec(Protocol):
     back as what the codec still knows of them: zero, or a coarse picture if the codec has a `gist`.
 
     `spec` is the codec's full name: `parse_codec(spec, image_shape)` makes a codec that reads what this one has
-    written. `blob_bytes` is the size of every encoded image, or None where sizes differ.
+    written. `blob_bytes` is the size of every encoded image, or None where sizes differ. One that is not `selective`
+    stores whole images, whatever is selected.
     """
 
     spec: str
     image_shape: Shape
     blob_bytes: int | None
     gist: bool
+    selective: bool = True
 
     def encode(self, images: np.ndarray, selection: Selection) -> list[bytes]: ...
 
@@ -53,6 +55,7 @@ class Raw(Codec):
     """Whole images, byte for byte; masks come back full."""
 
     gist = False
+    selective = False
 
     def __init__(self, image_shape: Shape):
         self.spec = "raw"

@@ -1,6 +1,5 @@
 """The codecs by name: what `--codec` may say, and what a memory file says of itself."""
 
-import math
 import re
 
 from samc.errors import ConfigError, unknown
@@ -13,8 +12,8 @@ from samc.memory.scaled import Crop, Resized, smaller
 
 PICTURES: dict[str, type[PictureCodec]] = {"jpeg": Jpeg, "webp": WebP, "thumb": Thumbnail}
 MASKED = ("coo", "bitmask", "cam")
-BY_BUDGET = ((5, "jpeg:10@{half}"), (20, "jpeg:10"), (math.inf, "jpeg:20"))
-# what auto takes below so many raw images per task
+FEW, MANY = 5, 20
+# raw images per task, where auto changes from one codec to the next
 TASKS_EXPECTED = 10
 # where a budget is for all tasks together, and nobody knows how many will come
 AUTO = "auto"
@@ -76,15 +75,16 @@ def resized_codec(spec: str, image_shape: Shape) -> Resized:
 
 
 def codec_for(budget: Budget, image_shape: Shape, salient: bool) -> str:
-    """The codec that `auto` stands for: small pictures, of half the size where a task has room for few raw images.
+    """The codec that `auto` stands for: small JPEGs, of half the size where a task has room for few raw images.
 
-    Held-out images of Split CIFAR-100 chose it (docs/memory.md). Who has saliency smooths what is not salient.
+    Held-out images of Split CIFAR-100 chose it (docs/memory.md). With saliency, pictures of half the size are smooth
+    where nothing is salient; larger ones are not, which was worse.
     """
     share = budget.total if budget.per_task else budget.total // TASKS_EXPECTED
     raw_images = share / raw_image_bytes(image_shape, None, "values")
-    picture = next(spec for most, spec in BY_BUDGET if raw_images < most)
-    spec = picture.format(half=max(1, max(image_shape[1:]) // 2))
-    return f"focus:2:{spec}" if salient else spec
+    if raw_images < FEW:
+        return ("focus:2:" if salient else "") + f"jpeg:10@{max(1, max(image_shape[1:]) // 2)}"
+    return "jpeg:10" if raw_images < MANY else "jpeg:20"
 
 
 def picture_codec(spec: str, image_shape: Shape) -> PictureCodec:

@@ -24,6 +24,7 @@ class PictureCodec(Codec):
     """
 
     gist = False
+    selective = False
     name: str
 
     def __init__(self, image_shape: Shape, quality: int):

@@ -15,6 +15,7 @@ class Resized(Codec):
     """A picture of another size than the image, enlarged to the image's when it comes back; masks come back full."""
 
     gist = False
+    selective = False
 
     def __init__(self, spec: str, image_shape: Shape, picture: PictureCodec):
         self.spec = spec
@@ -52,6 +53,7 @@ class Crop(Resized):
     """
 
     gist = True
+    selective = True
 
     def cut(self, image: UInt8[np.ndarray, "c h w"], mask: Bool[np.ndarray, "h w"]) -> UInt8[np.ndarray, "c i j"]:
         _, height, width = self.picture.image_shape
