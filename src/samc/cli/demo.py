@@ -10,6 +10,7 @@ from samc.cli.drawing import draw
 from samc.cli.progress import bar_watcher, live_progress
 from samc.device import choose
 from samc.errors import OutputError
+from samc.experiments.demo import PAPER
 from samc.experiments.demo import demo as run_demo
 from samc.record import claimed_folder
 from samc.report.gallery import draw_gallery
@@ -23,7 +24,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="another seed, other images")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
 ) -> None:
-    """Finetune, GEM and SAMC on the embedded stream at equal true bytes: a table and a picture.
+    """Finetune, GEM and SAMC, as in the paper and at its best, on the embedded stream at equal true bytes.
 
     Examples:
 
@@ -39,15 +40,16 @@ def demo(
     with claimed_folder(out):
         with live_progress(console) as progress:
             records, remembered = run_demo(seed, chosen, lambda name: bar_watcher(progress, name))
-        memory = records["samc"].memory
+        memory = records[PAPER].memory
         budget = f"at most {memory['budget_bytes']:,} bytes of memory per task"
         draw(summary_table(records, f"split-synthetic, seed {seed}, {budget}"))
         draw_gallery(
             remembered,
             picture,
-            f"What SAMC keeps: {sum(memory['images_per_task'])} images in {memory['memory_bytes']:,} bytes",
+            f"What the paper's SAMC keeps: {sum(memory['images_per_task'])} images in {memory['memory_bytes']:,} bytes",
         )
         for name, record in records.items():
-            (out / name).mkdir(exist_ok=True)
-            record.save(out / name, replace=True)
+            folder = out / name.replace(", ", "-").replace(" ", "-")
+            folder.mkdir(exist_ok=True)
+            record.save(folder, replace=True)
     console.print(f"records: {out}    picture: {picture}", soft_wrap=True)

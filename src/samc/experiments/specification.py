@@ -40,8 +40,9 @@ class Variant:
     against: str | None = None
 
     def run_settings(self, dataset: str, seed: int, quick: bool) -> dict[str, Any]:
-        """What the command line would be given. The embedded stream has only one preset, and a quick run few images."""
-        preset = "auto" if dataset == EMBEDDED else self.preset
+        """What the command line would be given. The embedded stream has its own preset, and a quick run few images."""
+        of_the_paper = self.model == "samc" and self.preset == "paper"
+        preset = "auto" if dataset == EMBEDDED and not of_the_paper else self.preset
         cuts = {**QUICK, **QUICK_METHODS.get(self.model, {})} if quick else {}
         return {"model": self.model, "seed": seed, "dataset": dataset, "preset": preset, **cuts, **self.settings}
 

@@ -92,12 +92,15 @@ class SAMC(RehearsalLearner):
             return self.completion(images, masks).contiguous(memory_format=torch.channels_last)
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
-        batch, pixels, labels = self.as_batch(x, y, task), self.as_bytes(x), as_labels(y)
+        batch = self.as_batch(x, y, task)
         g, loss = self.rule(self.engine, self.augmented(batch), self.replay)  # line 8: θ ← OPT_θ(θ, B_t, M̃_{k<t}, α)
         self.step(g)
+        if not self.stored.codec.selective:  # whole pictures: nothing is to be chosen
+            self.remember(x, y, batch.only_task)
+            return StepStats(loss)
         with self.clock("saliency"):  # line 10: Grad-CAM(x, f_θ, y)
             (maps,) = self.engine.recorded(byte_maps, batch.x, batch.y, task=batch.task, **self.explained)
-        keep = partial(self.keep, pixels, labels, batch.only_task)  # lines 10 to 12, on the host
+        keep = partial(self.keep, self.as_bytes(x), as_labels(y), batch.only_task)  # lines 10 to 12, on the host
         return StepStats(loss, self.engine.when_on_host(maps, keep))
 
     def keep(
