@@ -31,7 +31,7 @@ check: lint
 
 # each claim about speed, measured on this machine into benchmarks/results; what needs a GPU is only tried without one
 bench: setup
-	for name in against_loop plain_way reference_gradients against_avalanche same_answer repeatable phases past_tasks throughput encoding leak tiles; do \
+	for name in against_loop plain_way reference_gradients against_avalanche same_answer repeatable phases past_tasks best_step throughput encoding leak tiles; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; \
 	done
 	$(BIN)/python benchmarks/table.py

@@ -92,6 +92,7 @@ def learner(
     """
     shape, classes = (3, side, side), task_classes(heads or past + 1)
     made = LEARNERS[name](CLASSES * len(classes), shape, task_classes=classes, lr=LR, device=device, **settings)
+    made.begun_tasks = list(range(past))
     if isinstance(made, RehearsalLearner):
         for task in range(past):
             fill(made, task, side)

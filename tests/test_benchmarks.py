@@ -22,7 +22,7 @@ def script(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["against_loop", "past_tasks", "phases", "leak", "plain_way"])
+@pytest.mark.parametrize("name", ["against_loop", "past_tasks", "best_step", "phases", "leak", "plain_way"])
 def test_a_quick_try_leaves_finite_figures(name, script, tmp_path, capsys):
     script(name).main(["--quick", "--device", "cpu", "--results", str(tmp_path)])
     (path,) = tmp_path.glob("*.json")
