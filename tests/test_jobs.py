@@ -187,15 +187,15 @@ def test_what_a_record_states_is_the_job_s(tmp_path, stated, settings, found):
 
 @dataclass(frozen=True, kw_only=True)
 class ThirtySettings(SAMC.Settings):
-    """SAMC's, with a number where other methods have none, and another default than it had."""
+    """SAMC's, with a number where other methods have 0, and another default than it had."""
 
-    replay_size: int | None = with_default(MemorySettings, "replay_size", 30)
+    replay_size: int = with_default(MemorySettings, "replay_size", 30)
     keeps: str = with_default(SAMC.Settings, "keeps", "sample", before="newest")
 
 
-@pytest.mark.parametrize(("stated", "size"), [(None, None), (30, 30), (7, 7), (ABSENT, None)])
-def test_none_is_a_value_where_the_default_is_a_number(stated, size):
-    jobs = {n: Job(RunConfig(model="samc", settings=ThirtySettings(replay_size=n))) for n in (None, 30, 7)}
+@pytest.mark.parametrize(("stated", "size"), [(0, 0), (30, 30), (7, 7), (ABSENT, 0)])
+def test_nought_is_a_value_where_the_default_is_another_number(stated, size):
+    jobs = {n: Job(RunConfig(model="samc", settings=ThirtySettings(replay_size=n))) for n in (0, 30, 7)}
     made = of_job(jobs[30])
     config = {name: value for name, value in {**made.config, "replay_size": stated}.items() if value is not ABSENT}
     # a record that does not state it is of a time when there was no number

@@ -15,11 +15,11 @@ from samc.learners import LEARNERS, Learner
 from samc.memory import full_selection
 from samc.memory.selection import MAX_LEVEL, upsampled
 from samc.models import ReducedResNet18
-from toys import coloured_squares, random_batch
+from toys import PLAIN_CONE, coloured_squares, random_batch
 
 SHAPE = (3, 12, 12)
 TASKS = ((0, 1), (2, 3), (4, 5), (6, 7))
-PAPER = {"replay": "gem", "codec": "coo", "threshold": 0.7, "completion": "telea+autoencoder"}
+PAPER = {"replay": "gem", "codec": "coo", "threshold": 0.7, "completion": "telea+autoencoder", "lr": 0.1, **PLAIN_CONE}
 # SAMC as in the paper, in true bytes
 
 

@@ -22,7 +22,7 @@ from samc.learners.augmentation import augmented
 from samc.learners.live import LiveMemory
 from samc.memory.buffer import StoredImage
 from samc.models import Classifier, Heads, probe
-from toys import Replaying, coloured_squares, random_batch
+from toys import PLAIN, Replaying, coloured_squares, random_batch
 
 SHAPE = (3, 8, 8)
 TASKS = ((0, 1), (2, 3), (4, 5))
@@ -388,12 +388,11 @@ def test_what_is_kept_and_explained_is_the_image_as_it_came():
 # -- how much is replayed, and what it counts
 
 
-@pytest.mark.parametrize("weight", [None, 0.0, 0.7])
-@pytest.mark.parametrize("size", [None, 3, 100])
+@pytest.mark.parametrize("weight", [0.0, 0.7])
+@pytest.mark.parametrize("size", [0, 3, 100])
 @pytest.mark.parametrize("name", ["er", "samc"])
 def test_the_loss_of_a_batch_and_its_replay_by_hand(name, size, weight):
-    given = {"replay_size": size, "replay_weight": weight}
-    subject = learner(name, **{key: value for key, value in given.items() if value is not None})
+    subject = learner(name, **PLAIN | {"replay_size": size, "replay_weight": weight})
     for x, y, task in batches(2):
         subject.observe(x, y, task)
     x, y = random_batch(5, SHAPE, TASKS[2], seed=77)
@@ -408,7 +407,7 @@ def test_the_loss_of_a_batch_and_its_replay_by_hand(name, size, weight):
     past = [F.cross_entropy(row[2 * t : 2 * t + 2], label - 2 * t)
             for row, label, t in zip(logits[5:], drawn.y, drawn.tasks.tolist(), strict=True)]  # fmt: skip
     replayed = torch.stack(past).mean()
-    loss = (5 * now + count * replayed) / (5 + count) if weight is None else now + weight * replayed
+    loss = (5 * now + count * replayed) / (5 + count) if not weight else now + weight * replayed
     grads = torch.cat([grad.flatten() for grad in torch.autograd.grad(loss, [*student.parameters()])])
     expected = parameters(subject.model) - 0.05 * grads
     assert float(subject.observe(x, y, 2).loss) == pytest.approx(float(loss.detach()), rel=1e-5)
@@ -464,7 +463,7 @@ def shades_of(batch):
 @pytest.mark.parametrize("keeps", ["newest", "sample"])
 @pytest.mark.parametrize("name", ["er", "mer", "samc"])
 def test_no_image_is_replayed_before_it_was_observed_nor_after_it_was_dropped(name, keeps, monkeypatch):
-    subject = learner(name, keeps=keeps, replay_current=True, codec="raw", buffer_size=5)
+    subject = learner(name, **PLAIN | {"keeps": keeps, "replay_current": True, "codec": "raw", "buffer_size": 5})
     drawn, draw = [], subject.replay.draw
 
     def note(beside):
@@ -491,7 +490,7 @@ def test_no_image_is_replayed_before_it_was_observed_nor_after_it_was_dropped(na
 
 @pytest.mark.parametrize("name", ["er", "samc"])
 def test_the_current_memory_is_left_alone_unless_asked_for(name):
-    subject = learner(name)
+    subject = learner(name, replay_current=False)
     for step in range(3):
         subject.observe(*random_batch(4, SHAPE, seed=step), 0)
     assert subject.replay.draw(4) == []
@@ -658,7 +657,7 @@ def test_work_that_a_gpu_puts_off_draws_in_the_same_order(given):
         ("finetune", {"average": 1.0}, r"average is in \[0, 1\), got 1.0; 0.99 is a good start"),
         ("finetune", {"average": -0.1}, r"average is in \[0, 1\), got -0.1"),
         ("er", {"average": 0.9, "distil": -1.0}, "distil is at least 0, got -1.0; 0.5 is a good start"),
-        ("er", {"replay_size": 0}, "replay-size is at least 1, got 0"),
+        ("er", {"replay_size": -1}, "replay-size is at least 0, got -1"),
         ("er", {"replay_weight": -0.5}, "replay-weight is at least 0, got -0.5; 1 is a good start"),
         ("er", {"replay_weight": float("nan")}, "replay-weight is at least 0, got nan"),
         ("er", {"augment": "crop"}, r"unknown augment 'crop': did you mean 'crop\+flip'"),

@@ -1,6 +1,7 @@
 """SAMC (Bai et al. 2023), Algorithm 1: remember the pixels that mattered, complete them, stay in the cone."""
 
 import copy
+import operator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -91,12 +92,12 @@ class SAMC(RehearsalLearner):
             return self.completion(images, masks).contiguous(memory_format=torch.channels_last)
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
-        batch, pixels, labels = self.as_batch(x, y, task), self.as_bytes(x), as_labels(y)
+        number, batch, pixels, labels = operator.index(task), self.as_batch(x, y, task), self.as_bytes(x), as_labels(y)
         g, loss = self.rule(self.engine, self.augmented(batch), self.replay)  # line 8: θ ← OPT_θ(θ, B_t, M̃_{k<t}, α)
         self.step(g)
         with self.clock("saliency"):  # line 10: Grad-CAM(x, f_θ, y)
-            (maps,) = self.engine.recorded(byte_maps, batch.x, batch.y, task=batch.task, **self.explained)
-        keep = partial(self.keep, pixels, labels, batch.only_task)  # lines 10 to 12, on the host
+            (maps,) = self.engine.recorded(byte_maps, batch.x, batch.y, task=number, **self.explained)
+        keep = partial(self.keep, pixels, labels, number)  # lines 10 to 12, on the host
         return StepStats(loss, self.engine.when_on_host(maps, keep))
 
     def keep(

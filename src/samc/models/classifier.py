@@ -143,7 +143,7 @@ class Classifier(nn.Module):
         for batch in batches:
             parts = batch.y.split([count for _, count in batch.runs])
             for (task, count), y in zip(batch.runs, parts, strict=True):
-                logits = self.heads(pooled[first : first + count], task)
+                logits = self.logits(pooled[first : first + count], task)  # a vector is its own mean
                 losses.append(F.cross_entropy(logits, self.heads.positions(y, task), reduction="none"))
                 first += count
         loss = (torch.cat(losses) * shares).sum()
@@ -151,6 +151,11 @@ class Classifier(nn.Module):
 
     def forward(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
         return self.logits(self.features(x), task)
+
+
+def equal_shares(y: Int64[Tensor, "b"]) -> Float[Tensor, "b"]:
+    """Of every image in a mean."""
+    return torch.full(y.shape, 1 / len(y), device=y.device)
 
 
 def distance(
