@@ -144,7 +144,7 @@ def same(first, second):
     "settings",
     [
         {},
-        {"replay": "er", "codec": "cam"},
+        PLAIN | {"replay": "er", "codec": "cam"},
         {"replay": "agem", "codec": "gist:thumb:4+cam"},
         {"memory_bytes": "4KB", "completion": "zero"},
     ],

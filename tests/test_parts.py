@@ -639,6 +639,63 @@ def test_work_that_a_gpu_puts_off_draws_in_the_same_order(given):
     assert torch.equal(parameters(at_once.model), parameters(looked_at.model))
 
 
+# -- what lies on the device, and what a state has
+
+
+@pytest.mark.parametrize("name", ["gem", "er"])
+def test_memories_of_past_tasks_are_held_once_and_counted_with_the_current_ones(name):
+    subject = learner(name, **{"replay_current": True} if name == "er" else {})
+    for x, y, task in batches(3):
+        subject.observe(x, y, task)
+    (pool,) = subject.replay.pool
+    assert [memory.task for memory in subject.past] == [0, 1]
+    assert torch.equal(pool.x, torch.cat([memory.x for memory in subject.past]))
+    assert torch.equal(pool.tasks, torch.cat([memory.tasks for memory in subject.past]))
+    for memory in subject.past:
+        assert memory.x.untyped_storage().data_ptr() == pool.x.untyped_storage().data_ptr()
+        assert memory.y.untyped_storage().data_ptr() == pool.y.untyped_storage().data_ptr()
+    past = len(pool.y) * (4 * np.prod(SHAPE) + 8 + 8)  # pixels, a label and a task
+    now = live.FIRST_ROOM * (4 * np.prod(SHAPE) + 8) if name == "er" else 0
+    assert subject.memory_report()["working_set_bytes"] == past + now
+    again = learner(name, **{"replay_current": True} if name == "er" else {})
+    again.load_state_dict(subject.state_dict())
+    assert again.memory_report()["working_set_bytes"] == past + now
+    subject.end_task(coloured_squares(per_class=8, side=8)[2])
+    assert subject.memory_report()["working_set_bytes"] == past + now  # of the last task at its end
+    assert not subject.replay.nbytes + subject.live.nbytes
+
+
+def test_only_the_memories_that_constrain_a_step_are_augmented():
+    subject = learner("gem", augment="flip", constraints="sampled:1", replay_size=3)
+    for x, y, task in batches(3):
+        subject.observe(x, y, task)
+    shown, augment = [], subject.replay.augmented
+    subject.replay.augmented = lambda batch: shown.append(batch) or augment(batch)
+    memories = subject.replay.memories(1)
+    assert len(memories) == len(shown) == 1
+    assert len(shown[0].y) == 3
+    assert len(subject.replay.memories()) == 2
+
+
+def test_heads_that_grow_after_a_state_was_loaded_are_those_that_would_have_grown():
+    """Classes to come are drawn by the seed: by the state's, in the average too, whatever the learner began with."""
+    whole, resumed = (learner("er", num_classes=None, average=0.9, seed=seed) for seed in (1, 5))
+    x, y = random_batch(4, SHAPE)
+    whole.observe(x, y, 0)
+    resumed.load_state_dict(whole.state_dict())
+    for subject in (whole, resumed):
+        subject.observe(x, y + 2, 1)
+    for a, b in ((whole.model, resumed.model), (whole.average.model, resumed.average.model)):
+        assert a.heads.num_classes == 4
+        assert torch.equal(parameters(a), parameters(b))
+
+
+def test_a_state_without_an_average_does_not_fit_a_learner_with_one():
+    state, subject = learner("er").state_dict(), learner("er", average=0.9)
+    with pytest.raises(ConfigError, match=r"the state has no average of the network.*make it with average=0"):
+        subject.load_state_dict(state)
+
+
 # -- what does nothing, or cannot be
 
 
