@@ -671,7 +671,7 @@ def test_only_the_memories_that_constrain_a_step_are_augmented():
         subject.observe(x, y, task)
     shown, augment = [], subject.replay.augmented
     subject.replay.augmented = lambda batch: shown.append(batch) or augment(batch)
-    memories = subject.replay.memories(1)
+    memories = subject.replay.memories(1.0)
     assert len(memories) == len(shown) == 1
     assert len(shown[0].y) == 3
     assert len(subject.replay.memories()) == 2

@@ -43,7 +43,7 @@ class Audit:
     compared: int | None
     exact_share: float | None
     complaints: tuple[str, ...]
-    keeps: str = "whole images"
+    kept_as: str = "whole images"
 
     @property
     def passed(self) -> bool:
@@ -58,7 +58,7 @@ class Audit:
             f"{self.file_bytes:,} bytes on disk = {self.counted_bytes:,} counted + {self.container_bytes:,} container"
         )
         if not self.dropped_share:
-            return f"passed: {sums}; {self.images} images; keeps {self.keeps}, nothing to hide"
+            return f"passed: {sums}; {self.images} images; keeps {self.kept_as}, nothing to hide"
         share = f"{self.images} images without {self.dropped_share:.0%} of their pixels"
         if self.compared is None:
             return f"passed: {sums}; {share}; whether those can be had from the file only the originals can tell"
