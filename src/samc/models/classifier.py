@@ -143,7 +143,7 @@ class Classifier(nn.Module):
         for batch in batches:
             parts = batch.y.split([count for _, count in batch.runs])
             for (task, count), y in zip(batch.runs, parts, strict=True):
-                logits = self.logits(pooled[first : first + count], task)  # a vector is its own mean
+                logits = self.heads(pooled[first : first + count], task)
                 losses.append(F.cross_entropy(logits, self.heads.positions(y, task), reduction="none"))
                 first += count
         loss = (torch.cat(losses) * shares).sum()
