@@ -22,6 +22,11 @@ SPECS = (
     "cam+deflate",
     "gist:thumb:4+cam",
     "gist:webp:5+cam+deflate",
+    "focus:2:jpeg:30",
+    "jpeg:30@8",
+    "webp:30@8",
+    "focus:jpeg:30@8",
+    "crop:8:jpeg:30",
 )
 
 

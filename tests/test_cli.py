@@ -52,7 +52,7 @@ def refused(result, *words):
             (
                 "unknown model 'smac'",
                 "did you mean 'samc'",
-                "finetune, joint, ewc, lwf, icarl, gem, agem, er, mer, ebm, eec, samc",
+                "finetune, joint, ewc, lwf, icarl, gem, agem, er, der, mer, ebm, eec, samc",
             ),
         ),
         (("run", "--dataset", "split-cifar1000"), ("unknown dataset", "did you mean 'split-cifar100'")),

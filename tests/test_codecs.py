@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,8 @@ from samc.memory.selection import Selection
 
 EXACT = ("coo", "bitmask", "bitmask+deflate", "cam", "cam+deflate", "gist:thumb:4+cam", "gist:webp:5+bitmask+deflate")
 LOSSY = {"jpeg:95": 24.0, "webp:95": 24.0, "thumb:84": math.inf}
-ALL = ("raw", *EXACT, *LOSSY, "focus:jpeg:40", "jpeg:1", "webp:1")
+SCALED = ("jpeg:20@16", "webp:20@16", "focus:jpeg:10@16", "crop:24:jpeg:20", "crop:5:webp:20", "jpeg:90@999999999")
+ALL = ("raw", *EXACT, *LOSSY, "focus:jpeg:40", "focus:2:jpeg:20", "focus:9999:webp:5", "jpeg:1", "webp:1", *SCALED)
 shapes = st.tuples(st.sampled_from([1, 3]), st.integers(1, 84), st.integers(1, 84))
 thresholds = st.sampled_from([0.0, 0.3, 0.7, 0.95])
 
@@ -141,7 +143,7 @@ def test_the_grid_is_said_once_and_the_same():
     assert parse_codec("cam+deflate", shape, (4, 3)).spec == "cam:4x3+deflate"
     assert parse_codec("gist:jpeg:5+cam", shape, (4, 3)).spec == "gist:jpeg:5+cam:4x3"
     assert parse_codec("cam:4x3+deflate", shape).grid == parse_codec("cam:4x3", shape, (4, 3)).grid == (4, 3)
-    for spec in ("raw", "coo", "bitmask+deflate", "jpeg:20", "focus:jpeg:20", "gist:jpeg:5+bitmask"):
+    for spec in ("raw", "coo", "bitmask+deflate", "jpeg:20", "focus:jpeg:20", "gist:jpeg:5+bitmask", *SCALED):
         assert parse_codec(spec, shape, (4, 3)).spec == spec
     images, selection = made(1, shape, 0.5, 0, grid=(2, 3))
     with pytest.raises(ConfigError, match=r"cam:4x3 stores maps of \(4, 3\) cells, got \(2, 3\); name the grid"):
@@ -204,6 +206,157 @@ def test_a_focused_picture_spends_its_bytes_on_the_salient_region():
     assert error[inside].mean() < 0.5 * error[~inside].mean()
 
 
+def as_selection(masks):
+    """A selection of these very masks; the codecs of whole pictures look at nothing else."""
+    return Selection(np.zeros((len(masks), 1, 1), np.uint8), np.zeros(len(masks), np.uint16), masks)
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape", "size"),
+    [
+        ("jpeg:20@16", (3, 32, 32), (16, 16)),
+        ("webp:20@16", (1, 32, 32), (16, 16)),
+        ("jpeg:20@16", (3, 40, 20), (16, 8)),
+        ("jpeg:20@16", (1, 3, 84), (1, 16)),
+        ("jpeg:20@16", (3, 8, 9), (8, 9)),
+        ("jpeg:20@32", (3, 32, 32), (32, 32)),
+        ("jpeg:20@1", (3, 32, 32), (1, 1)),
+        ("crop:24:jpeg:20", (3, 32, 32), (24, 24)),
+        ("crop:24:webp:20", (1, 20, 30), (16, 24)),
+        ("crop:24:jpeg:20", (3, 8, 9), (8, 9)),
+        ("focus:jpeg:20@16", (3, 84, 84), (16, 16)),
+    ],
+)
+def test_a_picture_has_so_many_pixels_along_its_longer_side(spec, shape, size):
+    codec = parse_codec(spec, shape)
+    scaled = codec.picture if spec.startswith("focus") else codec
+    assert scaled.picture.image_shape == (shape[0], *size)
+    images, selection = made(3, shape, 0.5, 0, codec.gist)
+    blobs = codec.encode(images, selection)
+    decoded, masks = codec.decode(blobs)
+    assert (decoded.shape, decoded.dtype) == (images.shape, np.uint8)
+    assert masks.shape == (3, *shape[1:])
+    assert masks.all()
+    assert [sum(codec.nbytes_by_part(blob).values()) for blob in blobs] == [len(blob) for blob in blobs]
+    assert codec.max_pixels(1) == shape[1] * shape[2]
+
+
+@pytest.mark.parametrize("name", ["jpeg", "webp"])
+@given(shape=shapes, seed=st.integers(0, 2**31))
+@settings(max_examples=15, deadline=None)
+def test_a_side_no_smaller_than_the_image_is_the_plain_picture(name, shape, seed):
+    images, selection = made(2, shape, 0.5, seed)
+    plain = parse_codec(f"{name}:60", shape)
+    expected = plain.encode(images, selection)
+    for spec in (f"{name}:60@{max(shape[1:])}", f"crop:{max(shape[1:])}:{name}:60", f"crop:84:{name}:60"):
+        codec = parse_codec(spec, shape)
+        assert codec.encode(images, selection) == expected
+        assert np.array_equal(codec.decode(expected)[0], plain.decode(expected)[0])
+
+
+def test_a_smaller_picture_is_the_mean_of_areas_enlarged():
+    images = np.zeros((1, 1, 8, 8), np.uint8)
+    images[0, 0, :4, :4], images[0, 0, 4:, 4:] = 200, 100
+    images[0, 0, 4::2, 4::2] = 20  # one pixel of every four
+    codec = parse_codec("jpeg:100@4", (1, 8, 8))
+    (blob,) = codec.encode(images, full_selection(1, 8, 8))
+    small = codec.picture.decode([blob])[0][0, 0].astype(int)
+    assert np.abs(small - np.kron([[200, 0], [0, 80]], np.ones((2, 2), int))).max() <= 2
+    large = torch.nn.functional.interpolate(torch.from_numpy(small[None, None]).double(), (8, 8), mode="bicubic")
+    assert np.abs(codec.decode([blob])[0] - large.clamp(0, 255).numpy()).max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "top", "left"),
+    [((0, 4), (0, 4), 0, 0), ((12, 16), (12, 16), 8, 8), ((5, 8), (10, 11), 2, 6), ((2, 3), (0, 16), 0, 4)],
+)
+def test_a_crop_is_where_the_mask_is(rows, columns, top, left):
+    """The window's middle is at the mask's mean as far as the image reaches; the rest of the image leaves no trace."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (1, 3, 16, 16), dtype=np.uint8)
+    masks = np.zeros((1, 16, 16), bool)
+    masks[0, slice(*rows), slice(*columns)] = True
+    codec = parse_codec("crop:8:jpeg:90", (3, 16, 16))
+    blobs = codec.encode(images, as_selection(masks))
+    window = images[:, :, top : top + 8, left : left + 8]
+    assert blobs == codec.picture.encode(window, as_selection(masks[:, :8, :8]))
+    inside = np.zeros((16, 16), bool)
+    inside[top : top + 8, left : left + 8] = True
+    other = np.where(inside, images, 255 - images)
+    assert codec.encode(other, as_selection(masks)) == blobs
+
+
+@given(shape=shapes, side=st.integers(1, 90), seed=st.integers(0, 2**31), row=st.floats(0, 1), column=st.floats(0, 1))
+@settings(max_examples=60, deadline=None)
+def test_a_crop_shows_the_salient_pixel_and_stays_in_the_image(shape, side, seed, row, column):
+    images, _ = made(1, shape, 0.5, seed)
+    mask = np.zeros(shape[1:], bool)
+    place = int(row * (shape[1] - 1)), int(column * (shape[2] - 1))
+    mask[place] = True
+    marked = images[0].copy()
+    marked[:, *place] = 255
+    codec = parse_codec(f"crop:{side}:jpeg:50", shape)
+    window = codec.cut(marked, mask)
+    assert window.shape == codec.picture.image_shape
+    assert (window == 255).all(0).sum() == 1
+
+
+def test_where_nothing_is_salient_the_crop_is_in_the_middle():
+    images, _ = made(1, (3, 16, 16), 0.5, 0)
+    codec = parse_codec("crop:8:jpeg:90", (3, 16, 16))
+    assert np.array_equal(codec.cut(images[0], np.zeros((16, 16), bool)), images[0, :, 4:12, 4:12])
+
+
+@pytest.mark.parametrize("block", [1, 2, 4, 8, 99])
+def test_focus_smooths_blocks_outside_the_mask_only(block, monkeypatch):
+    """Outside there is left what a picture of one pixel per block says; inside nothing changes."""
+    images = np.random.default_rng(0).integers(0, 256, (2, 3, 16, 24), dtype=np.uint8)
+    masks = np.zeros((2, 16, 24), bool)
+    masks[:, 4:9, 3:20] = True
+    codec = parse_codec(f"focus:{block}:jpeg:60", (3, 16, 24))
+    assert codec.spec == ("focus:jpeg:60" if block == 4 else f"focus:{block}:jpeg:60")
+    packed = []
+    monkeypatch.setattr(codec.picture, "encode", lambda focused, _: packed.append(focused) or [b"", b""])
+    before = images.copy()
+    codec.encode(images, as_selection(masks))
+    assert np.array_equal(images, before)  # who hands images over has them as they were
+    (focused,) = packed
+    inside = np.broadcast_to(masks[:, None], images.shape)
+    assert np.array_equal(focused[inside], images[inside])
+    if block == 1:
+        assert np.array_equal(focused, images)
+        return
+    coarse = max(1, 16 // block), max(1, 24 // block)
+    small = torch.nn.functional.adaptive_avg_pool2d(torch.from_numpy(images).double(), coarse)
+    expected = torch.nn.functional.interpolate(small, (16, 24), mode="bilinear").numpy()
+    assert np.abs(focused - expected)[~inside].max() <= 2  # rounded twice
+
+
+def test_larger_blocks_are_smoother_and_take_fewer_bytes():
+    images = np.random.default_rng(0).integers(0, 256, (1, 3, 32, 32), dtype=np.uint8)
+    nothing = as_selection(np.zeros((1, 32, 32), bool))
+    lengths = [len(parse_codec(f"focus:{n}:jpeg:60", (3, 32, 32)).encode(images, nothing)[0]) for n in (1, 2, 4, 8)]
+    assert lengths == sorted(lengths, reverse=True)
+    assert len(set(lengths)) == 4
+
+
+@pytest.mark.parametrize("spec", ["focus:2:jpeg:20", *SCALED])
+def test_images_may_lie_in_memory_in_any_order(spec):
+    images, selection = made(2, (3, 32, 24), 0.5, 0)
+    turned = np.ascontiguousarray(images.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    codec = parse_codec(spec, (3, 32, 24))
+    assert codec.encode(turned, selection) == codec.encode(images, selection)
+
+
+@pytest.mark.parametrize("spec", SCALED)
+def test_no_image_is_no_picture(spec):
+    codec = parse_codec(spec, (3, 8, 9))
+    images, selection = made(0, (3, 8, 9), 0.5, 0)
+    assert codec.encode(images, selection) == []
+    decoded, masks = codec.decode([])
+    assert (decoded.shape, masks.shape) == ((0, 3, 8, 9), (0, 8, 9))
+
+
 @pytest.mark.parametrize("spec", ALL)
 @given(blob=st.binary(max_size=80))
 @settings(max_examples=60, deadline=None)
@@ -234,6 +387,25 @@ def test_a_codec_is_made_again_from_its_name(spec):
         ("gist:webp+cam", "codec webp wants a number after it, such as webp:20; got 'webp'"),
         ("webp:0", "the quality of webp is from 1 to 100, got 0"),
         ("jpeg:" + "9" * 5000, "codec jpeg wants a number after it"),
+        ("jpeg:20@", "codec 'jpeg:20@' wants the pixels of a side, such as jpeg:20@16 or crop:24:jpeg:20"),
+        ("jpeg:20@0", "codec 'jpeg:20@0' wants the pixels of a side, such as jpeg:20@16"),
+        ("jpeg:20@-1", "codec 'jpeg:20@-1' wants the pixels of a side"),
+        ("jpeg:20@16@16", "codec 'jpeg:20@16@16' wants the pixels of a side"),
+        ("jpeg:20@" + "9" * 5000, "wants the pixels of a side"),
+        ("jpeg@16", "codec jpeg wants a number after it, such as jpeg:20; got 'jpeg'"),
+        ("cam@16", "unknown codec 'cam'"),
+        ("gist:jpeg:5@16+cam", "codec jpeg wants a number after it, such as jpeg:20; got 'jpeg:5@16'"),
+        ("crop:jpeg:20", "codec 'crop:jpeg:20' wants the pixels of a side, such as jpeg:20@16 or crop:24:jpeg:20"),
+        ("crop:0:jpeg:5", "codec 'crop:0:jpeg:5' wants the pixels of a side"),
+        ("crop:24:", "unknown codec ''"),
+        ("crop:24:coo", "unknown codec 'coo'"),
+        ("crop:24:jpeg:5@16", "codec 'crop:24:jpeg:5@16' wants the pixels of a side"),
+        ("focus:0:jpeg:5", "codec 'focus:0:jpeg:5' wants blocks of 1 to 9999 pixels a side, such as focus:2:jpeg:20"),
+        ("focus:10000:jpeg:5", "codec 'focus:10000:jpeg:5' wants blocks of 1 to 9999 pixels a side"),
+        ("focus:2:", "unknown codec ''"),
+        ("focus:\n", "unknown codec"),
+        ("focus:jpeg:10@", "codec 'jpeg:10@' wants the pixels of a side"),
+        ("focus:crop:24:jpeg:5", "unknown codec 'crop:24:jpeg:5'"),
     ],
 )
 def test_names_that_mean_nothing(spec, message):

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 import samc
 from memory_makers import SPECS, filled, forged, smooth_images
+from samc.engine.plain import masked_gradient
 from samc.errors import ConfigError, DataError
 from samc.learners import LEARNERS
 from samc.memory import Budget, EpisodicMemory, full_selection, parse_codec
@@ -129,12 +130,16 @@ def test_stored_logits_are_those_before_the_update_of_the_tasks_own_classes():
 
 
 def test_without_weights_it_is_finetuning_on_batches_that_share_their_statistics():
-    """α = β = 0 and nothing remembered yet: bit for bit the plain step."""
+    """α = β = 0 and nothing remembered yet: bit for bit the plain step among all classes."""
     subject, plain = learner(alpha=0.0, beta=0.0), samc.Finetune(6, SHAPE, task_classes=TASKS, lr=0.05)
-    x, y = random_batch(6, SHAPE)
+    among_all, (x, y) = copy.deepcopy(plain), random_batch(6, SHAPE)
     for each in (subject, plain):
         each.observe(x, y, 0)
-    assert torch.equal(parameters(subject), parameters(plain))
+    images, labels, masks = among_all.model.joined([among_all.as_batch(x, y, 0)])
+    g, _ = masked_gradient(among_all.model, images, labels, masks, torch.full((6,), 1 / 6))
+    among_all.step(g)
+    assert torch.equal(parameters(subject), parameters(among_all))
+    torch.testing.assert_close(parameters(subject), parameters(plain), rtol=1e-5, atol=1e-7)
 
 
 def test_heads_that_grow_compare_the_classes_that_were_there():

@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +20,12 @@ from samc.protocol import Watcher, run
 from samc.record import RunRecord
 from samc.report.claims_table import diagnosis_table
 from samc.report.numbers import format_psnr
-from toys import coloured_squares
+from toys import PLAIN, PLAIN_CONE, coloured_squares
 
 RESULTS = Path(samc.__file__).parents[2] / "results"
 
 
-PAPER = {"replay": "gem", "codec": "coo", "threshold": 0.7, "completion": "telea+autoencoder"}
+PAPER = {"replay": "gem", "codec": "coo", "threshold": 0.7, "completion": "telea+autoencoder", "lr": 0.1, **PLAIN_CONE}
 # in which kept pixels come back exactly
 
 
@@ -145,7 +144,7 @@ def same(first, second):
     "settings",
     [
         {},
-        {"replay": "er", "codec": "cam"},
+        PLAIN | {"replay": "er", "codec": "cam"},
         {"replay": "agem", "codec": "gist:thumb:4+cam"},
         {"memory_bytes": "4KB", "completion": "zero"},
     ],
@@ -216,7 +215,7 @@ def test_it_is_for_samc_and_for_runs_that_it_saw_from_the_start():
     stream = coloured_squares(per_class=10)
     with pytest.raises(ConfigError, match="--diagnose measures completed memories, gem has none"):
         run(stream, samc.GEM(6, (3, 12, 12)), watchers=[Diagnosis()])
-    learner = samc.SAMC(6, (3, 12, 12), autoencoder_steps=0)
+    learner = samc.SAMC(6, (3, 12, 12), autoencoder_steps=0, **PLAIN)
     run(stream, learner)
     with pytest.raises(ConfigError, match="begin with an empty memory"):
         run(stream, learner, watchers=[Diagnosis()])
@@ -236,7 +235,8 @@ def test_it_is_for_samc_and_for_runs_that_it_saw_from_the_start():
     ],
 )
 def test_a_memory_that_is_no_queue_or_a_step_that_is_not_plain_is_refused(settings, named):
-    stream, learner = coloured_squares(per_class=10), samc.SAMC(6, (3, 12, 12), **settings)
+    given = (PLAIN_CONE if "replay" in settings else PLAIN) | settings
+    stream, learner = coloured_squares(per_class=10), samc.SAMC(6, (3, 12, 12), **given)
     with pytest.raises(ConfigError) as error:
         run(stream, learner, watchers=[Diagnosis()])
     claimed = "--diagnose measures plain steps and a memory of the newest images, which"
@@ -246,9 +246,19 @@ def test_a_memory_that_is_no_queue_or_a_step_that_is_not_plain_is_refused(settin
 
 def test_what_does_nothing_is_no_reason_to_refuse():
     """A default that is idle beside the others, as it may be under a preset."""
-    learner = samc.SAMC(6, (3, 12, 12), replay="gem")
-    learner.settings = replace(learner.settings, replay_current=True)
+    learner = samc.SAMC(6, (3, 12, 12), replay="gem", **PLAIN_CONE)
+    assert learner.settings.replay_current
+    assert learner.settings.replay_weight
     Diagnosis().begin(coloured_squares(per_class=10), learner, [1])
+
+
+def flags(settings):
+    """As the command line takes them."""
+    words = []
+    for name, value in settings.items():
+        option = name.replace("_", "-")
+        words += [f"--{option}" if value else f"--no-{option}"] if isinstance(value, bool) else [f"--{option}", value]
+    return words
 
 
 @pytest.fixture
@@ -262,8 +272,7 @@ def tiny(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_from_the_command_line(tiny, tmp_path, command):
-    paper = [word for name, value in PAPER.items() for word in (f"--{name}", value)]
-    settings = (*paper, "--autoencoder-steps", 2, "--buffer-size", 2)
+    settings = (*flags(PAPER), "--autoencoder-steps", 2, "--buffer-size", 2)
     code, out, err = command(*tiny, *settings, "--diagnose", "--out", "with")
     assert (code, err) == (0, "")
     assert "diagnosis (true images kept aside for it)" in out
@@ -286,7 +295,7 @@ def test_another_model_is_refused_in_one_line(tiny, tmp_path, command):
 
 
 def test_an_average_is_refused_in_one_line_with_the_remedy(tiny, tmp_path, command):
-    code, _, err = command(*tiny, "--average", 0.9, "--diagnose", "--out", "average")
+    code, _, err = command(*tiny, *flags(PLAIN | {"average": 0.9}), "--diagnose", "--out", "average")
     assert code == 2
     assert err.count("\n") == 1
     assert "--average change; use --preset paper without them" in err

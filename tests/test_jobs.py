@@ -29,6 +29,7 @@ from samc.experiments.record_store import CLAIM, RecordStore, is_of_job
 from samc.learners.rehearsal import MemorySettings
 from samc.learners.samc import SAMC
 from samc.memory import EpisodicMemory
+from toys import PLAIN
 
 CPU = torch.device("cpu")
 FILE = Path(tempfile.gettempdir()) / f"samc-tiny-{os.getpid()}.npz"
@@ -89,7 +90,7 @@ def test_a_job_has_a_place_of_its_own():
 
 @pytest.mark.slow
 def test_files_next_to_the_record():
-    job = tiny("samc", autoencoder_steps=1)
+    job = tiny("samc", autoencoder_steps=1, **PLAIN)
     end = learn(replace(job, keep_memory=True, pictures=True, diagnose=True), None, CPU)
     assert set(end.files) == {"memory.samc", "pictures.npz"}
     assert end.record.diagnosis is not None
@@ -187,15 +188,15 @@ def test_what_a_record_states_is_the_job_s(tmp_path, stated, settings, found):
 
 @dataclass(frozen=True, kw_only=True)
 class ThirtySettings(SAMC.Settings):
-    """SAMC's, with a number where other methods have none, and another default than it had."""
+    """SAMC's, with a number where other methods have 0, and another default than it had."""
 
-    replay_size: int | None = with_default(MemorySettings, "replay_size", 30)
+    replay_size: int = with_default(MemorySettings, "replay_size", 30)
     keeps: str = with_default(SAMC.Settings, "keeps", "sample", before="newest")
 
 
-@pytest.mark.parametrize(("stated", "size"), [(None, None), (30, 30), (7, 7), (ABSENT, None)])
-def test_none_is_a_value_where_the_default_is_a_number(stated, size):
-    jobs = {n: Job(RunConfig(model="samc", settings=ThirtySettings(replay_size=n))) for n in (None, 30, 7)}
+@pytest.mark.parametrize(("stated", "size"), [(0, 0), (30, 30), (7, 7), (ABSENT, 0)])
+def test_nought_is_a_value_where_the_default_is_another_number(stated, size):
+    jobs = {n: Job(RunConfig(model="samc", settings=ThirtySettings(replay_size=n))) for n in (0, 30, 7)}
     made = of_job(jobs[30])
     config = {name: value for name, value in {**made.config, "replay_size": stated}.items() if value is not ABSENT}
     # a record that does not state it is of a time when there was no number
@@ -213,10 +214,11 @@ def test_a_record_of_before_a_default_changed_is_of_what_it_was():
         assert RunConfig.from_dict(old.config, ThirtySettings) == job.config
 
 
-def test_a_none_that_is_given_is_over_preset_and_default():
+def test_a_none_or_nought_that_is_given_is_over_preset_and_default():
     assert ThirtySettings.made({}, "samc").replay_size == 30
-    assert ThirtySettings.made({"replay_size": None}, "samc").replay_size is None
-    assert ThirtySettings.made({"replay_size": None}, "samc", {"replay_size": 30}).replay_size is None
+    assert ThirtySettings.made({"replay_size": 0}, "samc").replay_size == 0
+    assert ThirtySettings.made({"replay_size": 0}, "samc", {"replay_size": 30}).replay_size == 0
+    assert ThirtySettings.made({"memory_bytes": None}, "samc", {"memory_bytes": "2KB"}).memory_bytes is None
 
 
 SETTINGS = st.fixed_dictionaries(

@@ -15,11 +15,11 @@ from samc.learners import LEARNERS, Learner
 from samc.memory import full_selection
 from samc.memory.selection import MAX_LEVEL, upsampled
 from samc.models import ReducedResNet18
-from toys import coloured_squares, random_batch
+from toys import PLAIN, PLAIN_CONE, coloured_squares, random_batch
 
 SHAPE = (3, 12, 12)
 TASKS = ((0, 1), (2, 3), (4, 5), (6, 7))
-PAPER = {"replay": "gem", "codec": "coo", "threshold": 0.7, "completion": "telea+autoencoder"}
+PAPER = {"replay": "gem", "codec": "coo", "threshold": 0.7, "completion": "telea+autoencoder", "lr": 0.1, **PLAIN_CONE}
 # SAMC as in the paper, in true bytes
 
 
@@ -95,9 +95,10 @@ def test_gem_equals_an_independent_implementation(lr):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in LEARNERS if name != "ebm"])
+@pytest.mark.parametrize("name", [name for name in LEARNERS if name not in ("ebm", "der")])
 def test_with_one_task_every_method_that_has_the_same_loss_is_finetune(name):
-    own = {"mer": {"meta_lr": 1.0}, "der": {"replay_current": False}}
+    """DER++ needs the logits of all classes, and is the same to rounding only: test_der.py has its plain step."""
+    own = {"mer": {"meta_lr": 1.0}, "samc": PLAIN}
     finetune, other = learner("finetune", lr=0.05), learner(name, lr=0.05, **own.get(name, {}))
     for step in range(3):
         for method in (finetune, other):
@@ -108,7 +109,7 @@ def test_with_one_task_every_method_that_has_the_same_loss_is_finetune(name):
 @pytest.mark.slow
 def test_samc_that_keeps_everything_is_gem():
     """Threshold 0 keeps at least all pixels but the least salient; with a full mask the two are the same method."""
-    gem, samc_ = learner("gem", lr=0.05), learner("samc", lr=0.05, **PAPER)
+    gem, samc_ = learner("gem", lr=0.05), learner("samc", **PAPER | {"lr": 0.05})
     samc_.select = lambda maps: (full_selection(len(maps), *SHAPE[1:]), np.zeros(len(maps), bool))
     samc_.stored = copy.deepcopy(gem.memory)
     for task in range(3):
@@ -179,10 +180,10 @@ def test_state_saved_in_the_middle_of_a_task_goes_on_bit_for_bit(name, settings,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("replay", ["gem", "er", "agem"])
-def test_a_toy_stream_is_learnt_and_remembered(replay):
+@pytest.mark.parametrize("given", [{}, PLAIN | {"replay": "er"}, {"replay": "agem"}])
+def test_a_toy_stream_is_learnt_and_remembered(given):
     stream = coloured_squares()
-    subject = samc.SAMC(6, SHAPE, lr=0.03, buffer_size=4, autoencoder_steps=5, **PAPER | {"replay": replay})
+    subject = samc.SAMC(6, SHAPE, buffer_size=4, autoencoder_steps=5, **PAPER | {"lr": 0.03} | given)
     for task in stream:
         for x, y in task.batches(10, epochs=3):
             subject.observe(x, y, task.id)
@@ -338,7 +339,7 @@ def test_settings_that_cannot_be_used(settings, message):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "own"), [("gem", "newest"), ("er", "sample"), ("samc", "newest")])
+@pytest.mark.parametrize(("name", "own"), [("gem", "newest"), ("er", "sample"), ("samc", "sample")])
 def test_a_full_memory_holds_the_newest_images_or_a_sample(name, own):
     """Sixty images of one task, the first thirty of class 0, in a memory for ten: the newest are of class 1 only."""
     x = torch.randint(0, 256, (60, *SHAPE), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))

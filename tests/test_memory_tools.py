@@ -50,7 +50,11 @@ def test_an_honest_memory_passes(tmp_path, spec, shape):
         assert "only the originals can tell" in audit(path).verdict
     else:
         assert found.dropped_share == 0
-        assert "keeps whole images, nothing to hide" in found.verdict
+        size = "8x8" if shape[1] == shape[2] else "8x7"  # 24x20, with 8 pixels along the longer side
+        kept = {"@": f"whole images at {size} pixels, which come back enlarged",
+                "crop": f"a window of {size} pixels of each image, which comes back enlarged"}  # fmt: skip
+        (said,) = [words for sign, words in kept.items() if sign in spec] or ["whole images"]
+        assert f"; 8 images; keeps {said}, nothing to hide" in found.verdict
 
 
 def extra_tensor(path, images):
@@ -141,21 +145,23 @@ def test_bytes_behind_an_image_are_refused(tmp_path, spec):
     assert "remembered image does not match its own header" in audit(path).verdict
 
 
-@pytest.mark.parametrize("spec", ["jpeg:30", "webp:30", "gist:webp:5+cam", "gist:jpeg:10+bitmask"])
+@pytest.mark.parametrize("spec", ["jpeg:30", "webp:30", "gist:webp:5+cam", "gist:jpeg:10+bitmask", "focus:2:jpeg:30",
+                                  "jpeg:30@8", "webp:30@8", "focus:webp:30@8", "crop:8:jpeg:30"])  # fmt: skip
 def test_bytes_behind_a_picture_are_found(tmp_path, spec):
     """Decoders of pictures stop at the end and do not mind what follows."""
     memory, images = filled(spec, (3, 32, 32))
+    gist = spec.startswith("gist:")
     hidden = images[0, 0].tobytes()
     for held in memory.by_task.values():
         old = [image.blob for image in held.images]
         held.images.clear()
         for blob in old:
-            picture, rest = memory.codec.split(blob) if memory.codec.gist else (blob, b"")
-            start = memory.codec.length_bytes(len(picture + hidden)) if memory.codec.gist else b""
+            picture, rest = memory.codec.split(blob) if gist else (blob, b"")
+            start = memory.codec.length_bytes(len(picture + hidden)) if gist else b""
             held.images.append(memory.stored_image(start + picture + hidden + rest, b"\0"))
     path = memory.save(tmp_path / "memory.samc")
     assert "8 of 8 images carry bytes that their codec would not have written" in audit(path).verdict
-    if memory.codec.gist:
+    if gist:
         assert (
             "dropped pixels of 1 of the originals, the first of them number 0, are in the file as they were"
             in audit(path, images).verdict

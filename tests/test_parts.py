@@ -22,7 +22,7 @@ from samc.learners.augmentation import augmented
 from samc.learners.live import LiveMemory
 from samc.memory.buffer import StoredImage
 from samc.models import Classifier, Heads, probe
-from toys import Replaying, coloured_squares, random_batch
+from toys import PLAIN, Replaying, coloured_squares, random_batch
 
 SHAPE = (3, 8, 8)
 TASKS = ((0, 1), (2, 3), (4, 5))
@@ -388,12 +388,11 @@ def test_what_is_kept_and_explained_is_the_image_as_it_came():
 # -- how much is replayed, and what it counts
 
 
-@pytest.mark.parametrize("weight", [None, 0.0, 0.7])
-@pytest.mark.parametrize("size", [None, 3, 100])
+@pytest.mark.parametrize("weight", [0.0, 0.7])
+@pytest.mark.parametrize("size", [0, 3, 100])
 @pytest.mark.parametrize("name", ["er", "samc"])
 def test_the_loss_of_a_batch_and_its_replay_by_hand(name, size, weight):
-    given = {"replay_size": size, "replay_weight": weight}
-    subject = learner(name, **{key: value for key, value in given.items() if value is not None})
+    subject = learner(name, **PLAIN | {"replay_size": size, "replay_weight": weight})
     for x, y, task in batches(2):
         subject.observe(x, y, task)
     x, y = random_batch(5, SHAPE, TASKS[2], seed=77)
@@ -408,7 +407,7 @@ def test_the_loss_of_a_batch_and_its_replay_by_hand(name, size, weight):
     past = [F.cross_entropy(row[2 * t : 2 * t + 2], label - 2 * t)
             for row, label, t in zip(logits[5:], drawn.y, drawn.tasks.tolist(), strict=True)]  # fmt: skip
     replayed = torch.stack(past).mean()
-    loss = (5 * now + count * replayed) / (5 + count) if weight is None else now + weight * replayed
+    loss = (5 * now + count * replayed) / (5 + count) if not weight else now + weight * replayed
     grads = torch.cat([grad.flatten() for grad in torch.autograd.grad(loss, [*student.parameters()])])
     expected = parameters(subject.model) - 0.05 * grads
     assert float(subject.observe(x, y, 2).loss) == pytest.approx(float(loss.detach()), rel=1e-5)
@@ -464,7 +463,7 @@ def shades_of(batch):
 @pytest.mark.parametrize("keeps", ["newest", "sample"])
 @pytest.mark.parametrize("name", ["er", "mer", "samc"])
 def test_no_image_is_replayed_before_it_was_observed_nor_after_it_was_dropped(name, keeps, monkeypatch):
-    subject = learner(name, keeps=keeps, replay_current=True, codec="raw", buffer_size=5)
+    subject = learner(name, **PLAIN | {"keeps": keeps, "replay_current": True, "codec": "raw", "buffer_size": 5})
     drawn, draw = [], subject.replay.draw
 
     def note(beside):
@@ -491,7 +490,7 @@ def test_no_image_is_replayed_before_it_was_observed_nor_after_it_was_dropped(na
 
 @pytest.mark.parametrize("name", ["er", "samc"])
 def test_the_current_memory_is_left_alone_unless_asked_for(name):
-    subject = learner(name)
+    subject = learner(name, replay_current=False)
     for step in range(3):
         subject.observe(*random_batch(4, SHAPE, seed=step), 0)
     assert subject.replay.draw(4) == []
@@ -640,6 +639,63 @@ def test_work_that_a_gpu_puts_off_draws_in_the_same_order(given):
     assert torch.equal(parameters(at_once.model), parameters(looked_at.model))
 
 
+# -- what lies on the device, and what a state has
+
+
+@pytest.mark.parametrize("name", ["gem", "er"])
+def test_memories_of_past_tasks_are_held_once_and_counted_with_the_current_ones(name):
+    subject = learner(name, **{"replay_current": True} if name == "er" else {})
+    for x, y, task in batches(3):
+        subject.observe(x, y, task)
+    (pool,) = subject.replay.pool
+    assert [memory.task for memory in subject.past] == [0, 1]
+    assert torch.equal(pool.x, torch.cat([memory.x for memory in subject.past]))
+    assert torch.equal(pool.tasks, torch.cat([memory.tasks for memory in subject.past]))
+    for memory in subject.past:
+        assert memory.x.untyped_storage().data_ptr() == pool.x.untyped_storage().data_ptr()
+        assert memory.y.untyped_storage().data_ptr() == pool.y.untyped_storage().data_ptr()
+    past = len(pool.y) * (4 * np.prod(SHAPE) + 8 + 8)  # pixels, a label and a task
+    now = live.FIRST_ROOM * (4 * np.prod(SHAPE) + 8) if name == "er" else 0
+    assert subject.memory_report()["working_set_bytes"] == past + now
+    again = learner(name, **{"replay_current": True} if name == "er" else {})
+    again.load_state_dict(subject.state_dict())
+    assert again.memory_report()["working_set_bytes"] == past + now
+    subject.end_task(coloured_squares(per_class=8, side=8)[2])
+    assert subject.memory_report()["working_set_bytes"] == past + now  # of the last task at its end
+    assert not subject.replay.nbytes + subject.live.nbytes
+
+
+def test_only_the_memories_that_constrain_a_step_are_augmented():
+    subject = learner("gem", augment="flip", constraints="sampled:1", replay_size=3)
+    for x, y, task in batches(3):
+        subject.observe(x, y, task)
+    shown, augment = [], subject.replay.augmented
+    subject.replay.augmented = lambda batch: shown.append(batch) or augment(batch)
+    memories = subject.replay.memories(1.0)
+    assert len(memories) == len(shown) == 1
+    assert len(shown[0].y) == 3
+    assert len(subject.replay.memories()) == 2
+
+
+def test_heads_that_grow_after_a_state_was_loaded_are_those_that_would_have_grown():
+    """Classes to come are drawn by the seed: by the state's, in the average too, whatever the learner began with."""
+    whole, resumed = (learner("er", num_classes=None, average=0.9, seed=seed) for seed in (1, 5))
+    x, y = random_batch(4, SHAPE)
+    whole.observe(x, y, 0)
+    resumed.load_state_dict(whole.state_dict())
+    for subject in (whole, resumed):
+        subject.observe(x, y + 2, 1)
+    for a, b in ((whole.model, resumed.model), (whole.average.model, resumed.average.model)):
+        assert a.heads.num_classes == 4
+        assert torch.equal(parameters(a), parameters(b))
+
+
+def test_a_state_without_an_average_does_not_fit_a_learner_with_one():
+    state, subject = learner("er").state_dict(), learner("er", average=0.9)
+    with pytest.raises(ConfigError, match=r"the state has no average of the network.*make it with average=0"):
+        subject.load_state_dict(state)
+
+
 # -- what does nothing, or cannot be
 
 
@@ -658,7 +714,7 @@ def test_work_that_a_gpu_puts_off_draws_in_the_same_order(given):
         ("finetune", {"average": 1.0}, r"average is in \[0, 1\), got 1.0; 0.99 is a good start"),
         ("finetune", {"average": -0.1}, r"average is in \[0, 1\), got -0.1"),
         ("er", {"average": 0.9, "distil": -1.0}, "distil is at least 0, got -1.0; 0.5 is a good start"),
-        ("er", {"replay_size": 0}, "replay-size is at least 1, got 0"),
+        ("er", {"replay_size": -1}, "replay-size is at least 0, got -1"),
         ("er", {"replay_weight": -0.5}, "replay-weight is at least 0, got -0.5; 1 is a good start"),
         ("er", {"replay_weight": float("nan")}, "replay-weight is at least 0, got nan"),
         ("er", {"augment": "crop"}, r"unknown augment 'crop': did you mean 'crop\+flip'"),

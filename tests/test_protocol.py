@@ -12,13 +12,13 @@ from samc.errors import DataError, OutputError
 from samc.learners.base import StepStats
 from samc.protocol import Watcher, run
 from samc.record import RunRecord, claimed_folder
-from toys import coloured_squares
+from toys import PLAIN_CONE, coloured_squares
 
 UMASK = os.umask(0o022)
 os.umask(UMASK)
 KEYS = {"acc", "bwt", "fwt", "forgetting", "accuracy_matrix", "first_task_curve", "memory", "seconds", "config"}
 KEYS |= {"fingerprint", "versions", "device"}
-PAPER = {"replay": "gem", "codec": "coo", "threshold": 0.7, "completion": "telea+autoencoder"}
+PAPER = {"replay": "gem", "codec": "coo", "threshold": 0.7, "completion": "telea+autoencoder", "lr": 0.1, **PLAIN_CONE}
 # SAMC as in the paper, in true bytes: a run of it has every phase
 
 

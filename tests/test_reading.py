@@ -13,7 +13,9 @@ import samc
 ROOT = Path(samc.__file__).parent
 ALGORITHM = ("learners/samc.py", "learners/rules.py", "saliency/grad_cam.py")
 MOST_LINES = 300
-MOST_CHANGES = 25
+MOST_CHANGES = {"default": 37, "paper": 25}
+# the default's step does more than the paper's: it flips images, draws from past and current memories, holds old heads
+# to the average of the network, and has that average follow; each of these stands in a file of its own
 
 TRACE = """
 import json, sys
@@ -78,7 +80,7 @@ def test_a_step_of_the_second_task_rarely_leaves_a_file(name, settings):
     assert calls[0] == ("learners/samc.py", "SAMC.observe")
     assert {file for file, _ in calls} >= set(ALGORITHM)
     sequence = "\n".join(f"{file}: {function}" for file, function in calls)
-    assert changes_of_file(calls) <= MOST_CHANGES, sequence
+    assert changes_of_file(calls) <= MOST_CHANGES[name], sequence
 
 
 def test_algorithm_1_is_short():

@@ -569,7 +569,7 @@ def test_a_restarted_adam_is_a_fresh_one_in_the_same_place():
     ],
 )
 def test_a_step_that_was_recorded_is_the_same_step(name, settings, replayed, monkeypatch):
-    plain, recorded = (LEARNERS[name](6, SHAPE, lr=0.02, **settings) for _ in range(2))
+    plain, recorded = (LEARNERS[name](6, SHAPE, **settings | {"lr": 0.02}) for _ in range(2))
     if name == "eec":  # torch's Adam in the form that a GPU gets
         adam = sys.modules[torch.optim.Adam.__module__]
         monkeypatch.setattr(adam, "_get_capturable_supported_devices", lambda *_, **__: ["cpu"])
@@ -690,7 +690,7 @@ def test_a_toy_is_learnt_within_the_budget(name):
     stream = coloured_squares(tasks=2, per_class=60)
     settings = {"mer": {"meta_lr": 1.0}, "eec": {"encoder_steps": 40}, "samc": PAPER | {"autoencoder_steps": 5}}
     lr = 0.01 if name == "ebm" else 0.03
-    subject = LEARNERS[name](4, SHAPE, lr=lr, **settings.get(name, {}))
+    subject = LEARNERS[name](4, SHAPE, **settings.get(name, {}) | {"lr": lr})
     just_learnt = []
     for task in stream:
         for x, y in task.batches(10, epochs=4):

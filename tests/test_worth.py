@@ -10,14 +10,26 @@ from record_makers import of_job
 from samc.experiments.items import ALL, BEST, BY_NAME, ITEMS
 from samc.experiments.jobs import Outcome, make_job
 from samc.experiments.record_store import RecordStore
-from samc.experiments.worth import QUALITY
+from samc.experiments.worth import (
+    ALL_PARTS,
+    AVERAGE,
+    COSTLY,
+    CURRENT,
+    FLIPS,
+    HELD,
+    NO_PART,
+    QUALITY,
+    RAW_IMAGE,
+    REPLAY,
+    SALIENCY_BUDGETS,
+    USES_OF_SALIENCY,
+)
 from samc.report.reproduction import publish
 from samc.report.results_page import results_page
 
-OFF = {"average": 0.0, "augment": "none", "distil": 0.0, "replay_size": None, "replay_weight": None,
-       "replay_current": False}  # fmt: skip
-ON = {"average": 0.99, "augment": "flip", "distil": 0.5, "replay_size": 30, "replay_weight": 1.0,
-      "replay_current": True}  # fmt: skip
+OFF, ON = ({name: value for name, value in parts.items() if name != "keeps"} for parts in (NO_PART, ALL_PARTS))
+TEN_IMAGES = 10 * RAW_IMAGE
+REPLAYED = f"{REPLAY['replay_size']} replayed, weight {REPLAY['replay_weight']:g}"
 
 
 def first_seeds(name, **part):
@@ -54,20 +66,20 @@ def test_every_part_is_said_in_every_row(quick):
     jobs = first_seeds("parts", quick=quick)
     parts = {label: {name: config[name] for name in OFF} for label, config in jobs.items()}
     on = {label: {name for name in OFF if values[name] != OFF[name]} for label, values in parts.items()}
-    replay = {"replay_size", "replay_weight"}
+    assert not any(OFF[name] == ON[name] for name in OFF)
     assert on == {
         "no part": set(),
-        "only the average": {"average"},
-        "only flips": {"augment"},
-        "only 30 replayed, weight 1": replay,
-        "only the current task's memory": {"replay_current"},
-        "only old heads held, and the average that they are held to": {"distil", "average"},
+        "only the average": {*AVERAGE},
+        "only flips": {*FLIPS},
+        f"only {REPLAYED}": {*REPLAY},
+        "only the current task's memory": {*CURRENT},
+        "only old heads held, and the average that they are held to": {*HELD, *AVERAGE},
         "all parts": set(ON),
-        "all but the average, and old heads held, which needs it": set(ON) - {"average", "distil"},
-        "all but flips": set(ON) - {"augment"},
-        "all but 30 replayed, weight 1": set(ON) - replay,
-        "all but the current task's memory": set(ON) - {"replay_current"},
-        "all but old heads held": set(ON) - {"distil"},
+        "all but the average, and old heads held, which needs it": set(ON) - {*AVERAGE, *HELD},
+        "all but flips": set(ON) - {*FLIPS},
+        f"all but {REPLAYED}": set(ON) - {*REPLAY},
+        "all but the current task's memory": set(ON) - {*CURRENT},
+        "all but old heads held": set(ON) - {*HELD},
     }
     for label, values in parts.items():
         assert {name: values[name] for name in on[label]} == {name: ON[name] for name in on[label]}
@@ -118,16 +130,18 @@ def test_lines_begin_where_an_image_fits_and_end_where_they_cost_too_much():
     budgets = {}
     for variant in ITEMS["frontier"].variants("split-cifar100"):
         budgets.setdefault(variant.line, []).append(variant.at)
-    every = [256, 1024, 3073, 10_000, 30_730, 100_000, 300_000]
-    assert list(QUALITY) == every
+    every = sorted(QUALITY)
+    one_image = [at for at in every if at >= RAW_IMAGE]
+    cheap = [at for at in one_image if at <= COSTLY]
+    assert len(every) > len(one_image) > len(cheap) > 0
     assert budgets == {
         "SAMC, best": every,
         "ER, small JPEGs, with the parts": every,
         "ER, small JPEGs": every,
-        "ER, raw images, with the parts": every[2:],
-        "ER, raw images": every[2:],
-        "GEM, raw images": every[2:-1],
-        "SAMC as in the paper, in true bytes": every[2:-1],
+        "ER, raw images, with the parts": one_image,
+        "ER, raw images": one_image,
+        "GEM, raw images": cheap,
+        "SAMC as in the paper, in true bytes": cheap,
         "joint: every image kept": [None],
         "finetune: no memory": [None],
     }
@@ -136,18 +150,19 @@ def test_lines_begin_where_an_image_fits_and_end_where_they_cost_too_much():
 
 def test_the_runs_of_the_frontier():
     jobs = first_seeds("frontier")
-    small, large = "ER, small JPEGs, with the parts, 1,024 bytes", "ER, raw images, 300,000 bytes"
+    least, most = min(QUALITY), max(QUALITY)
+    small, large = f"ER, small JPEGs, with the parts, {least:,} bytes", f"ER, raw images, {most:,} bytes"
     assert {name: jobs[small][name] for name in ON} == ON
     assert (jobs[small]["codec"], jobs[small]["memory_bytes"], jobs[small]["keeps"]) == (
-        "jpeg:5",
-        "1024/task",
+        f"jpeg:{QUALITY[least]}",
+        f"{least}/task",
         "sample",
     )
     assert {name: jobs[large][name] for name in OFF} == OFF
-    assert (jobs[large]["codec"], jobs[large]["memory_bytes"]) == ("raw", "300000/task")
-    assert [config["codec"] for label, config in jobs.items() if label.startswith("SAMC, best")] == [
-        f"focus:jpeg:{quality}" for quality in QUALITY.values()
-    ]
+    assert (jobs[large]["codec"], jobs[large]["memory_bytes"]) == ("raw", f"{most}/task")
+    best = [config["codec"] for label, config in jobs.items() if label.startswith("SAMC, best")]
+    assert [codec.rpartition(":")[2] for codec in best] == [str(quality) for quality in QUALITY.values()]
+    assert len({codec.rpartition(":")[0] for codec in best}) == 1
     assert [jobs[label]["lr"] for label in ("joint: every image kept", "finetune: no memory")] == [0.1, 0.1]
     assert {config["accounting"] for config in jobs.values()} == {"bytes"}
 
@@ -156,16 +171,19 @@ def test_ten_raw_images_are_the_runs_of_the_other_tables():
     names = {job.name for item in ("table1", "equal-bytes") for job in ITEMS[item].jobs(["split-cifar100"]).values()}
     jobs = {variant.label: job.name for (_, variant, seed), job in ITEMS["frontier"].jobs().items() if not seed}
     for line in ("GEM, raw images", "ER, raw images", "SAMC as in the paper, in true bytes"):
-        assert jobs[f"{line}, 30,730 bytes"] in names
+        assert jobs[f"{line}, {TEN_IMAGES:,} bytes"] in names
     shared = {job.name for job in ITEMS["saliency"].jobs(seeds=[0]).values()}
-    assert {jobs[f"SAMC, best, {at:,} bytes"] for at in (256, 1024, 3073, 30_730)} <= shared
+    assert {jobs[f"SAMC, best, {at:,} bytes"] for at in SALIENCY_BUDGETS} <= shared
 
 
 def test_the_frontier_is_drawn_and_told_with_gaps(tmp_path):
+    every = list(QUALITY)
+    second, one_image = every[1], [at for at in every if at >= RAW_IMAGE]
+
     def acc(variant, seed):
-        if variant.label == "SAMC, best, 1,024 bytes" or variant.line == "GEM, raw images":
+        if variant.label == f"SAMC, best, {second:,} bytes" or variant.line == "GEM, raw images":
             return None
-        return None if variant.label == "ER, raw images, 3,073 bytes" and seed else 0.5 + 0.01 * seed
+        return None if variant.label == f"ER, raw images, {one_image[0]:,} bytes" and seed else 0.5 + 0.01 * seed
 
     item, results = made("frontier", acc)
     paths = publish(item, results, tmp_path, {})
@@ -176,10 +194,11 @@ def test_the_frontier_is_drawn_and_told_with_gaps(tmp_path):
     assert "SAMC, best" in svg
     assert "GEM, raw images" not in svg  # no run, no line
     rows = {row[0]: row[1:] for row in table(tmp_path / "frontier.md")}
-    assert rows["SAMC, best"] == ["51.00 ± 1.00", "not run", *["51.00 ± 1.00"] * 5, "–"]
-    assert rows["GEM, raw images"] == ["–", "–", *["not run"] * 4, "–", "–"]
-    assert rows["ER, raw images"][2] == "50.00 (1 of 3)"
-    assert rows["joint: every image kept"] == ["–"] * 7 + ["51.00 ± 1.00"]
+    assert rows["SAMC, best"] == ["51.00 ± 1.00", "not run", *["51.00 ± 1.00"] * (len(every) - 2), "–"]
+    gem = ["not run" if RAW_IMAGE <= at <= COSTLY else "–" for at in every]
+    assert rows["GEM, raw images"] == [*gem, "–"]
+    assert rows["ER, raw images"][every.index(one_image[0])] == "50.00 (1 of 3)"
+    assert rows["joint: every image kept"] == ["–"] * len(every) + ["51.00 ± 1.00"]
     points = list(csv.DictReader(io.StringIO((tmp_path / "frontier.csv").read_text())))
     assert len(points) == len(item.variants("split-cifar100"))
     assert [path.name for path in publish(item, dict.fromkeys(results), tmp_path / "none", {})] == [
@@ -193,7 +212,7 @@ def test_the_page_shows_figure_and_table(tmp_path):
     store.keep(job, Outcome(of_job(job, 0.7)))
     page = results_page(store, link="there/")
     assert page.index("![ACC by bytes per task](there/frontier.png)") < page.index("### frontier, split-cifar100")
-    assert "| joint: every image kept | – | – | – | – | – | – | – | 70.00 (1 of 3) |" in page
+    assert f"| joint: every image kept | {'– | ' * len(QUALITY)}70.00 (1 of 3) |" in page
 
 
 # saliency
@@ -201,29 +220,32 @@ def test_the_page_shows_figure_and_table(tmp_path):
 
 def test_saliency_is_all_that_differs_from_plain_jpeg():
     jobs = first_seeds("saliency")
-    assert len(ITEMS["saliency"].jobs()) == 2 * 4 * 5
+    uses = dict(USES_OF_SALIENCY)
+    assert len(ITEMS["saliency"].jobs()) == (1 + len(uses)) * len(SALIENCY_BUDGETS) * 5
     for variant in ITEMS["saliency"].variants("split-cifar100"):
         if variant.against:
             ours, plain = jobs[variant.label], jobs[variant.against]
-            assert {name for name in ours if ours[name] != plain[name]} == {"codec"}
-            quality = QUALITY[int(variant.at)]
-            assert (ours["codec"], plain["codec"]) == (f"focus:jpeg:{quality}", f"jpeg:{quality}")
+            changes, quality = uses[variant.line], QUALITY[int(variant.at)]
+            assert {name for name in ours if ours[name] != plain[name]} == set(changes)
+            assert plain["codec"] == f"jpeg:{quality}"
+            assert ours["codec"] == changes.get("codec", "jpeg:{quality}").format(quality=quality)
 
 
 def test_what_saliency_is_worth(tmp_path):
     def acc(variant, seed):
         gain = 0.01 * (seed + 1) if variant.against else 0
-        return None if variant.at == 256 and not variant.against and seed > 2 else 0.5 + gain
+        return None if variant.at == SALIENCY_BUDGETS[0] and not variant.against and seed > 2 else 0.5 + gain
 
     publish(*made("saliency", acc), tmp_path, {})
-    _, _, first, second, *rest = table(tmp_path / "saliency.md")
-    name = "smooth where nothing is salient"
+    name, _ = USES_OF_SALIENCY[0]
+    first, second, *rest = [row for row in table(tmp_path / "saliency.md") if row[0] == name]
+    budgets = [f"{at:,}" for at in SALIENCY_BUDGETS]
     # 1 to 3 points: t = 2·√3 with 2 degrees
-    assert first[:4] == [name, "256", "5", "53.00 ± 1.58"]
+    assert first[:4] == [name, budgets[0], "5", "53.00 ± 1.58"]
     assert first[4:] == ["10.0", "50.00 ± 0.00", "10.0", "3", "+2.00", "−0.48 to +4.48", "0.074"]
-    assert second[1:] == ["1,024", "5", "53.00 ± 1.58", "10.0", "50.00 ± 0.00", "10.0", "5", "+3.00",
+    assert second[1:] == [budgets[1], "5", "53.00 ± 1.58", "10.0", "50.00 ± 0.00", "10.0", "5", "+3.00",
                           "+1.04 to +4.96", "0.013"]  # fmt: skip
-    assert [row[1] for row in rest] == ["3,073", "30,730"]
+    assert [row[1] for row in rest] == budgets[2:]
 
 
 # equal bytes

@@ -9,10 +9,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from samc.engine.graphs import Constants, CudaGraphCache
+from samc.experiments.worth import NO_PART
 from samc.models import Classifier, Heads, ReducedResNet18, probe
 from samc.models.start import seeded
 from samc.streams.base import Dataset, Stream, split
 
+PLAIN = NO_PART | {"keeps": "newest"}
+# settings of a method that replays, with every part off
+PLAIN_CONE = {name: value for name, value in PLAIN.items() if name not in ("replay_weight", "replay_current")}
+# of one to which memory is a constraint: it has no others
 needs_triton = pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="triton is not installed")
 
 

@@ -16,9 +16,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from samc.engine.batch_norm import BatchMoments, Moments
-from samc.engine.plain import equal_shares
 from samc.engine.program import IMAGES, Conv, Norm, Program
-from samc.models.classifier import Batch, Classifier
+from samc.models.classifier import Batch, Classifier, equal_shares
 
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16}
 # what --reference-precision may be

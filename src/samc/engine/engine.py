@@ -21,7 +21,7 @@ from samc.engine.deferred import DeferredQueue
 from samc.engine.flat import flat_gradient, trainable
 from samc.engine.graphs import Constants, CudaGraphCache
 from samc.engine.program import compile_program
-from samc.models.classifier import Batch, Classifier, in_mode
+from samc.models.classifier import Batch, Classifier, equal_shares, in_mode
 
 FAST = {"cpu": "a core per past task, gradients by hand", "cuda": "all past tasks in one recorded batch"}
 PLAIN = {"cpu": "one past task after the other by autograd", "cuda": "one past task after the other, as a graph"}
@@ -96,7 +96,7 @@ class Engine:
             given = (held.teacher.model, held.weights) if held else None
             return plain.gradient(self.model, batches, weights, given)
         x, y, masks = self.model.joined(batches)
-        shares = plain.equal_shares(y) if weights is None else weights.to(self.device) / len(y)
+        shares = equal_shares(y) if weights is None else weights.to(self.device) / len(y)
         teacher, classes = (held.teacher, (held.weights,)) if held else (None, ())
         inputs = x, y, masks, shares, *classes
         if self.folding is None:
@@ -181,7 +181,7 @@ class Engine:
         found = []
         for precision, images, labels, classes in zip(precisions, *parts, strict=True):
             with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
-                found.append(self.masked_gradient(images, labels, classes, plain.equal_shares(labels)))
+                found.append(self.masked_gradient(images, labels, classes, equal_shares(labels)))
         rows, losses = zip(*found, strict=True)
         return torch.stack(rows), torch.stack(losses)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from samc.engine.flat import flat_gradient, gradients_into
 from samc.errors import DataError
-from samc.models.classifier import Batch, Classifier
+from samc.models.classifier import Batch, Classifier, equal_shares
 
 
 def gradient(
@@ -54,11 +54,6 @@ def masked_gradient(
     """The same in a form that can be recorded: which classes an image has is a tensor, and so is its share."""
     features = features_of(model.train(), x)
     return flat_gradient(model, model.loss(features, y, masks, shares, held and (wanted_logits(held[0], x), held[1])))
-
-
-def equal_shares(y: Int64[Tensor, "b"]) -> Float[Tensor, "b"]:
-    """Of every image in a mean."""
-    return torch.full(y.shape, 1 / len(y), device=y.device)
 
 
 @torch.no_grad()

@@ -30,8 +30,8 @@ PLAIN = {
     "average": 0.0,
     "augment": "none",
     "distil": 0.0,
-    "replay_size": None,
-    "replay_weight": None,
+    "replay_size": 0,
+    "replay_weight": 0.0,
     "replay_current": False,
 }
 # what the claims are about: true images go as the memory's do, and a step is that of one gradient on these very images

@@ -12,9 +12,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from samc.config import Settings, described_settings, named_preset, setting, setting_fields, signature
-from samc.engine import Batch, Engine, Held
+from samc.engine import Engine, Held
 from samc.errors import ConfigError
-from samc.learners.augmentation import AUGMENTATIONS, augmented
+from samc.learners.augmentation import AUGMENTATIONS
 from samc.learners.average import Average
 from samc.learners.inputs import Images, Inputs, Labels, TaskId
 from samc.memory import Selection
@@ -222,16 +222,9 @@ class NetworkLearner(Inputs):
         self.current_task, self.begun = task, True
         self.begun_tasks = [*(other for other in self.begun_tasks if other != task), task]
 
-    def augmented(self, batch: Batch) -> Batch:
-        """The batch as it is learnt from."""
-        return batch._replace(x=augmented(batch.x, self.settings.augment, self.random))
-
     def step(self, g: Float[Tensor, "p"]) -> None:
         """One step of SGD, and the average follows."""
         self.engine.step(g, self.settings.lr)
-        self.follow()
-
-    def follow(self) -> None:
         if self.average:
             self.average.follow(self.engine)
 
@@ -325,6 +318,8 @@ class NetworkLearner(Inputs):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        if self.average and state["average"] is None:
+            raise ConfigError("the state has no average of the network, as this learner does; make it with average=0")
         if self.model.heads.grows and state["num_classes"] > self.model.heads.num_classes:
             self.model.heads.grow(state["num_classes"])
         self.model.load_state_dict(state["model"])
@@ -335,7 +330,9 @@ class NetworkLearner(Inputs):
         self.begun_tasks = list(state["begun_tasks"])
         self.declared = set(state["declared"])
         self.random.set_state(state["random"])
-        self.seed = state["seed"]
+        self.seed = self.model.heads.seed = state["seed"]  # of heads too: by it they draw classes that are to come
+        if self.average:
+            self.average.model.heads.seed = self.seed
 
     def __repr__(self) -> str:
         changed = [

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
 from samc.errors import DataError
+from samc.learners.augmentation import augmented
 from samc.models import Classifier
 from samc.models.classifier import Batch
 from samc.streams.pixels import HALF_A_STEP, Normalisation
@@ -28,6 +29,8 @@ class Inputs:
     model: Classifier
     current_task: int | None
     begun: bool
+    settings: Any
+    random: torch.Generator
     declared: set[int]
     assign: Callable[[int, Sequence[int]], None]
     begin: Callable[[int], None]
@@ -47,6 +50,11 @@ class Inputs:
         if number != self.current_task or not self.begun:
             self.begin(number)
         return Batch(images, y.to(self.device, torch.int64), number)
+
+    def augmented(self, batch: Batch) -> Batch:
+        """The batch as it is learnt from."""
+        how = self.settings.augment
+        return batch if how == "none" else batch._replace(x=augmented(batch.x, how, self.random))
 
     def as_images(self, x: Images) -> Float[Tensor, "b c h w"]:
         """Images on the device in [0, 1]: uint8 is divided by 255, normalised ones are turned back, others checked."""

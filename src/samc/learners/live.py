@@ -34,6 +34,11 @@ class LiveMemory:
     def __len__(self) -> int:
         return len(self.order)
 
+    @property
+    def nbytes(self) -> int:
+        """All of its room."""
+        return self.x.nbytes + self.y.nbytes
+
     def pick(self, rows: Int64[Tensor, "n"]) -> Batch:
         """Some of the images, by their place."""
         places = self.order[rows].to(self.y.device)

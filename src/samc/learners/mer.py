@@ -49,7 +49,8 @@ class MER(RehearsalLearner):
                     losses.append(loss)
                 self.step_back(batch_start, self.settings.within_meta_lr)
             self.step_back(start, self.settings.meta_lr)
-            self.follow()
+            if self.average:
+                self.average.follow(self.engine)
         self.remember(x, y, batch.only_task)
         return StepStats(torch.stack(losses).mean())
 

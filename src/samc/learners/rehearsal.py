@@ -71,7 +71,9 @@ class ReplayLearner(NetworkLearner):
 
     def setup(self) -> None:
         settings = self.settings
-        self.replay = Replay(self.random, augment=settings.augment, held=self.held)
+        self.replay = Replay(self.random, self.augmented)
+        if getattr(settings, "distil", 0):
+            self.replay.held = self.held
         self.replay.size, self.replay.weight = (getattr(settings, f"replay_{name}", 0) for name in ("size", "weight"))
         self.working_set_bytes = 0
 
@@ -83,9 +85,14 @@ class ReplayLearner(NetworkLearner):
     def begin(self, task: int) -> None:
         super().begin(task)
         self.replay.prepare(self.recall())
-        self.working_set_bytes = sum(memory.x.nbytes + memory.y.nbytes for memory in self.past)
+        self.working_set_bytes = self.dense_bytes()
+
+    def dense_bytes(self) -> int:
+        """Of the images that lie on the device now for steps to come."""
+        return self.replay.nbytes
 
     def end_task(self, task: Task) -> None:
+        self.working_set_bytes = self.dense_bytes()  # no less than when the task began
         super().end_task(task)
         self.replay.prepare([])  # what completes memories may change now, and dense images need not lie about
 
@@ -93,10 +100,14 @@ class ReplayLearner(NetworkLearner):
         raise TypeError(f"{type(self).__name__} does not say what it replays: define recall")
 
     def memory_report(self) -> dict[str, Any]:
-        return super().memory_report() | {"working_set_bytes": self.working_set_bytes}
+        return super().memory_report() | {"working_set_bytes": self.working_set()}
+
+    def working_set(self) -> int:
+        """The dense bytes of the task that is learnt, or of the last one at its end."""
+        return self.dense_bytes() if self.begun else self.working_set_bytes
 
     def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"working_set_bytes": self.working_set_bytes}
+        return super().state_dict() | {"working_set_bytes": self.working_set()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
@@ -143,6 +154,9 @@ class RehearsalLearner(ReplayLearner):
         super().end_task(task)
         self.live = LiveMemory(self.decoded)  # as with those of past tasks: should this one go on, they are made anew
 
+    def dense_bytes(self) -> int:
+        return super().dense_bytes() + self.live.nbytes
+
     def recall(self) -> list[Batch]:
         return [self.dense_memory(task) for task in self.memory.tasks if task != self.current_task]
 
@@ -154,8 +168,9 @@ class RehearsalLearner(ReplayLearner):
     def current_memory(self) -> LiveMemory:
         """What is remembered of the current task so far: images of earlier steps."""
         assert self.current_task is not None
+        held = self.memory.task(self.current_task)
         with self.clock.on_host("decoding"):
-            self.live.look(self.memory.task(self.current_task).images, self.current_task)
+            self.live.look(held.images, self.current_task)
         return self.live
 
     def decoded(self, images: Sequence[StoredImage]) -> tuple[Tensor, Tensor]:

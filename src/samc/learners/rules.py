@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -21,8 +20,9 @@ Rule = Callable[[Engine, Batch, Replay], Gradient]
 def er(engine: Engine, batch: Batch, replay: Replay) -> Gradient:
     """ER (Chaudhry et al. 2019): of the mean loss over the batch and as many images of past tasks, drawn uniformly."""
     drawn = replay.draw(len(batch.y))
+    weights, held = replay.weights(batch, drawn), replay.held()
     with engine.clock("current gradient"):
-        return engine.gradient([batch, *drawn], replay.weights(batch, drawn), replay.held())
+        return engine.gradient([batch, *drawn], weights, held)
 
 
 def agem(engine: Engine, batch: Batch, replay: Replay) -> Gradient:
@@ -42,10 +42,7 @@ def gem(engine: Engine, batch: Batch, replay: Replay, *, margin: float, most: fl
     """
     if not replay.past:
         return er(engine, batch, replay)
-    memories = replay.memories()
-    if len(memories) > most:
-        drawn = torch.randperm(len(memories), generator=replay.random)[: int(most)].sort().values
-        memories = [memories[place] for place in drawn.tolist()]
+    memories = replay.memories(most)
     g, past, loss = replay.gradients(engine, batch, [[memory] for memory in memories])
     with engine.clock("projection"):
         return project(g, past, margin), loss

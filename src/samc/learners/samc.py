@@ -1,6 +1,7 @@
 """SAMC (Bai et al. 2023), Algorithm 1: remember the pixels that mattered, complete them, stay in the cone."""
 
 import copy
+import operator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -92,15 +93,15 @@ class SAMC(RehearsalLearner):
             return self.completion(images, masks).contiguous(memory_format=torch.channels_last)
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
-        batch = self.as_batch(x, y, task)
+        number, batch, pixels, labels = operator.index(task), self.as_batch(x, y, task), self.as_bytes(x), as_labels(y)
         g, loss = self.rule(self.engine, self.augmented(batch), self.replay)  # line 8: θ ← OPT_θ(θ, B_t, M̃_{k<t}, α)
         self.step(g)
         if not self.stored.codec.selective:  # whole pictures: nothing is to be chosen
-            self.remember(x, y, batch.only_task)
+            self.remember(x, y, number)
             return StepStats(loss)
         with self.clock("saliency"):  # line 10: Grad-CAM(x, f_θ, y)
-            (maps,) = self.engine.recorded(byte_maps, batch.x, batch.y, task=batch.task, **self.explained)
-        keep = partial(self.keep, self.as_bytes(x), as_labels(y), batch.only_task)  # lines 10 to 12, on the host
+            (maps,) = self.engine.recorded(byte_maps, batch.x, batch.y, task=number, **self.explained)
+        keep = partial(self.keep, pixels, labels, number)  # lines 10 to 12, on the host
         return StepStats(loss, self.engine.when_on_host(maps, keep))
 
     def keep(

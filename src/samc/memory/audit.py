@@ -17,9 +17,10 @@ from samc.memory.buffer import EpisodicMemory
 from samc.memory.codec import Codec
 from samc.memory.container import Container, read
 from samc.memory.file import load
-from samc.memory.gist import Gist
+from samc.memory.gist import Focus, Gist
 from samc.memory.masked import Cam
 from samc.memory.pictures import Jpeg, WebP, as_picture
+from samc.memory.scaled import Crop, Resized
 from samc.memory.search import count_runs, distinctive_runs, matching_originals
 from samc.memory.selection import KEEP_ALL
 
@@ -42,6 +43,7 @@ class Audit:
     compared: int | None
     exact_share: float | None
     complaints: tuple[str, ...]
+    kept_as: str = "whole images"
 
     @property
     def passed(self) -> bool:
@@ -56,7 +58,7 @@ class Audit:
             f"{self.file_bytes:,} bytes on disk = {self.counted_bytes:,} counted + {self.container_bytes:,} container"
         )
         if not self.dropped_share:
-            return f"passed: {sums}; {self.images} images; keeps whole images, nothing to hide"
+            return f"passed: {sums}; {self.images} images; keeps {self.kept_as}, nothing to hide"
         share = f"{self.images} images without {self.dropped_share:.0%} of their pixels"
         if self.compared is None:
             return f"passed: {sums}; {share}; whether those can be had from the file only the originals can tell"
@@ -105,7 +107,19 @@ def audit(path: Path, originals: UInt8[np.ndarray, "n c h w"] | None = None) -> 
         compared,
         exact_share,
         tuple(complaints),
+        what_is_kept(memory.codec),
     )
+
+
+def what_is_kept(codec: Codec) -> str:
+    """By a codec that drops no single pixel; those of a picture of another size are not the original's."""
+    picture = codec.picture if isinstance(codec, Focus) else codec
+    if not isinstance(picture, Resized) or picture.picture.image_shape == codec.image_shape:
+        return "whole images"
+    size = "x".join(map(str, picture.picture.image_shape[1:]))
+    if isinstance(picture, Crop):
+        return f"a window of {size} pixels of each image, which comes back enlarged"
+    return f"whole images at {size} pixels, which come back enlarged"
 
 
 def stored_blobs(memory: EpisodicMemory) -> list[bytes]:
@@ -172,6 +186,8 @@ def has_unused_bytes(codec: Codec, blob: bytes) -> bool:
     if isinstance(codec, Gist):
         picture, pixels = codec.split(blob)
         return has_unused_bytes(codec.picture, picture) or has_unused_bytes(codec.masked, pixels)
+    if isinstance(codec, Focus | Resized):
+        return has_unused_bytes(codec.picture, blob)
     if isinstance(codec, Cam):  # the map of an image that is kept whole says nothing
         return int.from_bytes(blob[:2], "little") == KEEP_ALL and any(blob[2 : codec.fixed_bytes])
     if not isinstance(codec, Jpeg | WebP) or len(blob) <= TAIL_BYTES:

@@ -107,9 +107,11 @@ class EpisodicMemory:
             raise DataError(f"labels go from 0 to {self.num_classes - 1}; got {labels.min()} to {labels.max()}")
         blobs, kept = self.codec.encode(images, selection), labels.astype(self.label_type)
         for blob, label, note in zip(blobs, kept, notes or [b""] * len(kept), strict=True):
-            self.put(task, self.stored_image(blob, label.tobytes(), note))
+            values = self.codec.nbytes_by_part(blob)["colours"] if self.accounting == "values" else 0
+            self.put(task, self.stored_image(blob, label.tobytes(), note, values))
 
-    def stored_image(self, blob: bytes, label: bytes, note: bytes = b"") -> StoredImage:
+    def stored_image(self, blob: bytes, label: bytes, note: bytes = b"", values: int | None = None) -> StoredImage:
+        """What is kept of an image; `values` is what counts if only colours do, looked up where it is not given."""
         length = np.array(len(blob), self.length_type).tobytes() if self.length_type else b""
         if self.note is not None:
             length += note_lengths([note]).tobytes()
@@ -117,7 +119,8 @@ class EpisodicMemory:
             raise DataError("this memory keeps nothing besides its images; make it with a name for what it shall keep")
         if self.accounting == "bytes":
             return StoredImage(blob, label, length, len(blob) + len(label) + len(length) + len(note), note)
-        return StoredImage(blob, label, length, self.codec.nbytes_by_part(blob)["colours"], note)
+        values = self.codec.nbytes_by_part(blob)["colours"] if values is None else values
+        return StoredImage(blob, label, length, values, note)
 
     def put(self, task: int, image: StoredImage) -> None:
         """The one place where the memory grows: room is made before anything is added."""

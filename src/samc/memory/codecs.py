@@ -5,7 +5,7 @@ import re
 from samc.errors import ConfigError, unknown
 from samc.memory.budget import Budget, raw_image_bytes
 from samc.memory.codec import Codec, Grid, Raw, Shape
-from samc.memory.gist import Focus, Gist
+from samc.memory.gist import BLOCK, Focus, Gist
 from samc.memory.masked import Bitmask, Cam, Coordinates, MaskedCodec
 from samc.memory.pictures import Jpeg, PictureCodec, Thumbnail, WebP
 from samc.memory.scaled import Crop, Resized, smaller
@@ -57,10 +57,12 @@ def parse_codec(spec: str, image_shape: Shape, grid: Grid | None = None) -> Code
 
 def focus_codec(spec: str, image_shape: Shape) -> Focus:
     """focus:jpeg:20, or focus:2:jpeg:20@16 with blocks of 2 pixels instead of 4 under a picture of 16 a side."""
-    parsed = re.fullmatch("focus:(?:([1-9][0-9]{0,3}):)?(.*)", spec)
-    assert parsed is not None
-    picture = (resized_codec if "@" in parsed[2] else picture_codec)(parsed[2], image_shape)
-    return Focus(picture, int(parsed[1])) if parsed[1] else Focus(picture)
+    block, picture = str(BLOCK), spec.removeprefix("focus:")
+    if picture[:1].isdecimal():
+        block, _, picture = picture.partition(":")
+    if not re.fullmatch("[1-9][0-9]{0,3}", block):
+        raise ConfigError(f"codec {spec!r} wants blocks of 1 to 9999 pixels a side, such as focus:2:jpeg:20")
+    return Focus((resized_codec if "@" in picture else picture_codec)(picture, image_shape), int(block))
 
 
 def resized_codec(spec: str, image_shape: Shape) -> Resized:

@@ -47,7 +47,7 @@ class Resized(Codec):
 
 
 class Crop(Resized):
-    """A square window of the image around its salient pixels; what comes back is the window, enlarged.
+    """A window of the image's proportions around its salient pixels; what comes back is the window, enlarged.
 
     Where nothing is salient the window is in the middle.
     """

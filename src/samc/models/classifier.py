@@ -153,6 +153,11 @@ class Classifier(nn.Module):
         return self.logits(self.features(x), task)
 
 
+def equal_shares(y: Int64[Tensor, "b"]) -> Float[Tensor, "b"]:
+    """Of every image in a mean."""
+    return torch.full(y.shape, 1 / len(y), device=y.device)
+
+
 def distance(
     logits: Float[Tensor, "b n"], wanted: Float[Tensor, "b n"], weights: Float[Tensor, "n"]
 ) -> Float[Tensor, ""]:

@@ -47,7 +47,7 @@ def grad_cam(
     # only the head is differentiated: Grad-CAM asks how the score depends on the features, not on the pixels
     with torch.enable_grad():
         features.requires_grad_()
-        logits = model.logits(features, task)
+        logits = model.heads(model.pooled(features), task)
         (grads,) = torch.autograd.grad(logits, features, explained(model, logits, y, task, target))
     features, grads = on_grid(model, features.detach()), on_grid(model, grads)
     weights = grads.mean((2, 3), keepdim=True)
