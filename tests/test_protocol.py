@@ -123,7 +123,7 @@ def test_watchers_see_every_step():
             self.tests = (*self.tests, tasks_learnt)
 
     stream, count = coloured_squares(per_class=10), Count()
-    learner = samc.SAMC(6, (3, 12, 12), task_classes=stream.task_classes, autoencoder_steps=0)
+    learner = samc.SAMC(6, (3, 12, 12), task_classes=stream.task_classes, codec="coo")
     run(stream, learner, watchers=[count])
     assert count.steps == 3 * 2
     assert count.tests == (0, 1, 2, 3)

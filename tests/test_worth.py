@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 from PIL import Image
@@ -13,17 +14,19 @@ from samc.experiments.record_store import RecordStore
 from samc.experiments.worth import (
     ALL_PARTS,
     AVERAGE,
+    BUDGETS,
     COSTLY,
     CURRENT,
     FLIPS,
     HELD,
     NO_PART,
-    QUALITY,
     RAW_IMAGE,
     REPLAY,
     SALIENCY_BUDGETS,
+    SMOOTHED,
     USES_OF_SALIENCY,
 )
+from samc.memory import Budget, codec_for
 from samc.report.reproduction import publish
 from samc.report.results_page import results_page
 
@@ -88,11 +91,12 @@ def test_every_part_is_said_in_every_row(quick):
     }
 
 
-def test_parts_share_the_best_presets_codec_and_terms():
+def test_parts_share_one_codec_and_the_best_presets_terms():
     best = make_job(BEST.run_settings("split-cifar100", 0, False)).config.as_dict()
     for config in first_seeds("parts").values():
         changed = {name for name, value in config.items() if value != best[name]}
-        assert changed <= {*OFF, "keeps"}
+        assert changed <= {*OFF, "keeps", "codec"}
+        assert config["codec"] == SMOOTHED
     assert len(ITEMS["parts"].jobs()) == 12 * 5
 
 
@@ -130,7 +134,7 @@ def test_lines_begin_where_an_image_fits_and_end_where_they_cost_too_much():
     budgets = {}
     for variant in ITEMS["frontier"].variants("split-cifar100"):
         budgets.setdefault(variant.line, []).append(variant.at)
-    every = sorted(QUALITY)
+    every = list(BUDGETS)
     one_image = [at for at in every if at >= RAW_IMAGE]
     cheap = [at for at in one_image if at <= COSTLY]
     assert len(every) > len(one_image) > len(cheap) > 0
@@ -150,19 +154,20 @@ def test_lines_begin_where_an_image_fits_and_end_where_they_cost_too_much():
 
 def test_the_runs_of_the_frontier():
     jobs = first_seeds("frontier")
-    least, most = min(QUALITY), max(QUALITY)
+    least, most = min(BUDGETS), max(BUDGETS)
     small, large = f"ER, small JPEGs, with the parts, {least:,} bytes", f"ER, raw images, {most:,} bytes"
     assert {name: jobs[small][name] for name in ON} == ON
     assert (jobs[small]["codec"], jobs[small]["memory_bytes"], jobs[small]["keeps"]) == (
-        f"jpeg:{QUALITY[least]}",
+        "auto",
         f"{least}/task",
         "sample",
     )
     assert {name: jobs[large][name] for name in OFF} == OFF
     assert (jobs[large]["codec"], jobs[large]["memory_bytes"]) == ("raw", f"{most}/task")
-    best = [config["codec"] for label, config in jobs.items() if label.startswith("SAMC, best")]
-    assert [codec.rpartition(":")[2] for codec in best] == [str(quality) for quality in QUALITY.values()]
-    assert len({codec.rpartition(":")[0] for codec in best}) == 1
+    best = make_job(BEST.run_settings("split-cifar100", 0, False)).config.as_dict()
+    for label, config in jobs.items():
+        if label.startswith("SAMC, best"):
+            assert {name for name in best if config[name] != best[name]} <= {"memory_bytes"}
     assert [jobs[label]["lr"] for label in ("joint: every image kept", "finetune: no memory")] == [0.1, 0.1]
     assert {config["accounting"] for config in jobs.values()} == {"bytes"}
 
@@ -172,12 +177,11 @@ def test_ten_raw_images_are_the_runs_of_the_other_tables():
     jobs = {variant.label: job.name for (_, variant, seed), job in ITEMS["frontier"].jobs().items() if not seed}
     for line in ("GEM, raw images", "ER, raw images", "SAMC as in the paper, in true bytes"):
         assert jobs[f"{line}, {TEN_IMAGES:,} bytes"] in names
-    shared = {job.name for job in ITEMS["saliency"].jobs(seeds=[0]).values()}
-    assert {jobs[f"SAMC, best, {at:,} bytes"] for at in SALIENCY_BUDGETS} <= shared
+    assert jobs[f"SAMC, best, {TEN_IMAGES:,} bytes"] in names
 
 
 def test_the_frontier_is_drawn_and_told_with_gaps(tmp_path):
-    every = list(QUALITY)
+    every = list(BUDGETS)
     second, one_image = every[1], [at for at in every if at >= RAW_IMAGE]
 
     def acc(variant, seed):
@@ -212,7 +216,7 @@ def test_the_page_shows_figure_and_table(tmp_path):
     store.keep(job, Outcome(of_job(job, 0.7)))
     page = results_page(store, link="there/")
     assert page.index("![ACC by bytes per task](there/frontier.png)") < page.index("### frontier, split-cifar100")
-    assert f"| joint: every image kept | {'– | ' * len(QUALITY)}70.00 (1 of 3) |" in page
+    assert f"| joint: every image kept | {'– | ' * len(BUDGETS)}70.00 (1 of 3) |" in page
 
 
 # saliency
@@ -220,15 +224,32 @@ def test_the_page_shows_figure_and_table(tmp_path):
 
 def test_saliency_is_all_that_differs_from_plain_jpeg():
     jobs = first_seeds("saliency")
-    uses = dict(USES_OF_SALIENCY)
-    assert len(ITEMS["saliency"].jobs()) == (1 + len(uses)) * len(SALIENCY_BUDGETS) * 5
+    assert len(ITEMS["saliency"].jobs()) == (1 + len(USES_OF_SALIENCY)) * len(SALIENCY_BUDGETS) * 5
     for variant in ITEMS["saliency"].variants("split-cifar100"):
         if variant.against:
             ours, plain = jobs[variant.label], jobs[variant.against]
-            changes, quality = uses[variant.line], QUALITY[int(variant.at)]
-            assert {name for name in ours if ours[name] != plain[name]} == set(changes)
-            assert plain["codec"] == f"jpeg:{quality}"
-            assert ours["codec"] == changes.get("codec", "jpeg:{quality}").format(quality=quality)
+            assert {name for name in ours if ours[name] != plain[name]} == {"codec"}
+            assert plain["codec"] == codec_for(Budget(int(variant.at)), (3, 32, 32), salient=False)
+            assert ours["codec"] == USES_OF_SALIENCY[variant.line].format(plain=plain["codec"])
+
+
+def test_a_record_of_a_run_with_codec_auto_is_known_by_what_that_stood_for(tmp_path):
+    """What auto stands for may change; a record is of the codec that its memory had."""
+    store, budget = RecordStore(tmp_path), {"memory_bytes": "1024/task"}
+    given = {"model": "samc", "dataset": "split-cifar100", "preset": "best", **budget}
+    job = make_job(given)
+    shape = {"image_shape": [3, 32, 32]}
+    ours = codec_for(Budget(1024), (3, 32, 32), salient=True)
+    record = of_job(job, 0.7)
+    memory = {**record.memory, "budget_bytes": 1024, "codec": ours}
+    store.keep(job, Outcome(replace(record, memory=memory, fingerprint={**record.fingerprint, **shape})))
+    assert store.find(job) is not None
+    assert store.find(make_job({**given, "codec": ours})) is not None
+    assert store.find(make_job({**given, "codec": "jpeg:10"})) is None
+    changed = replace(record, memory={**memory, "codec": "jpeg:7"}, fingerprint={**record.fingerprint, **shape})
+    store.keep(job, Outcome(changed))
+    assert RecordStore(tmp_path).find(job) is None
+    assert RecordStore(tmp_path).find(make_job({**given, "codec": "jpeg:7"})) is not None
 
 
 def test_what_saliency_is_worth(tmp_path):
@@ -237,7 +258,7 @@ def test_what_saliency_is_worth(tmp_path):
         return None if variant.at == SALIENCY_BUDGETS[0] and not variant.against and seed > 2 else 0.5 + gain
 
     publish(*made("saliency", acc), tmp_path, {})
-    name, _ = USES_OF_SALIENCY[0]
+    name = next(iter(USES_OF_SALIENCY))
     first, second, *rest = [row for row in table(tmp_path / "saliency.md") if row[0] == name]
     budgets = [f"{at:,}" for at in SALIENCY_BUDGETS]
     # 1 to 3 points: t = 2·√3 with 2 degrees

@@ -117,7 +117,7 @@ def is_of_job(record: RunRecord, job: Job) -> bool:
     defaults = defaults_of(job.config) | before_they_were(type(job.config.settings))
     for name in (config.keys() | record.config.keys()) - {"preset"}:
         stated, wanted = record.config.get(name), config.get(name)
-        if name == "codec" and AUTO in (stated, wanted):
+        if name == "codec" and AUTO in (stated, wanted) and "codec" in record.memory:
             stated, wanted = record.memory["codec"], codec_of(record, job)
         if stated is None and wanted is not None and name not in STATED and not states_none(record, job, name):
             stated = defaults.get(name)
