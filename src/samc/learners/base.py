@@ -73,7 +73,8 @@ class NetworkSettings(Settings):
     )
     average: float = setting(
         0.0,
-        "an exponential average of the network answers, with this decay; 0: the network itself",
+        "an exponential average of the network answers, over about 1/(1 - this) steps: fewer than a task has; 0: the "
+        "network itself",
         least=0,
         below=1,
         hint="0.99 is a good start",
