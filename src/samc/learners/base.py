@@ -93,7 +93,7 @@ class HoldingSettings(NetworkSettings):
         0.0,
         "weight of the mean squared difference of old heads' logits to the average's",
         least=0,
-        hint="0.5 is a good start",
+        hint="1 is a good start",
         before=0.0,
     )
 
