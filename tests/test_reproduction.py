@@ -307,14 +307,6 @@ def test_what_compares_with_the_papers_bwt_divides_by_t(name):
         assert any("divided by the number of tasks T" in note for note in shown.notes) == beside
 
 
-def test_our_default_is_tested_against_rows_of_three_seeds():
-    item, results = filled("equal-bytes", gaps=False, streams=["split-cifar10"])
-    few = {key: made if key[1].label != "er" or key[2] < 2 else None for key, made in results.items()}
-    (shown,) = TABLES["equal-bytes"](item, few)
-    p = {row.values["method"]: row.values["p_against_best"] for row in shown.rows}
-    assert {method for method, value in p.items() if value is None} == {"er", "samc, our default"}
-
-
 def test_accounts_may_differ_and_are_named_other_terms_may_not(tmp_path):
     item, results = small_table({"gem": [0.5], "samc": [0.6]})
     first, second = results
