@@ -16,7 +16,18 @@ from toys import PLAIN_CONE, coloured_squares
 
 UMASK = os.umask(0o022)
 os.umask(UMASK)
-KEYS = {"acc", "bwt", "fwt", "forgetting", "accuracy_matrix", "first_task_curve", "memory", "seconds", "config"}
+KEYS = {
+    "acc",
+    "bwt",
+    "bwt_by_t",
+    "fwt",
+    "forgetting",
+    "accuracy_matrix",
+    "first_task_curve",
+    "memory",
+    "seconds",
+    "config",
+}
 KEYS |= {"fingerprint", "versions", "device"}
 PAPER = {"replay": "gem", "codec": "coo", "threshold": 0.7, "completion": "telea+autoencoder", "lr": 0.1, **PLAIN_CONE}
 # SAMC as in the paper, in true bytes: a run of it has every phase
@@ -75,6 +86,20 @@ def test_order_of_events_and_metrics():
     assert record.accuracy_matrix == [[0.5, 0.5, 0.5], [1, 0.5, 0.5], [1, 1, 0.5], [0.5, 1, 1]]
     assert record.first_task_curve == [1, 1, 0.5]
     assert (record.acc, record.bwt, record.fwt, record.forgetting) == (2.5 / 3, -0.25, 0, 0.25)
+    assert record.bwt_by_t == pytest.approx(-0.5 / 3)
+
+
+def test_bwt_by_t_is_in_the_file_and_always_of_the_matrix(tmp_path):
+    record = run(coloured_squares(per_class=4), samc.GEM(6, (3, 12, 12)))
+    assert record.bwt_by_t == pytest.approx(record.bwt * 2 / 3)
+    path = record.save(tmp_path)
+    content = json.loads(path.read_text())
+    assert content["bwt_by_t"] == record.bwt_by_t
+    assert list(content)[:3] == ["acc", "bwt", "bwt_by_t"]
+    for changed in ({**content, "bwt_by_t": 0.9}, {name: content[name] for name in content if name != "bwt_by_t"}):
+        path.write_text(json.dumps(changed))  # a wrong one, and a record from before there was one
+        assert RunRecord.load(path) == record
+        assert RunRecord.load(path).bwt_by_t == record.bwt_by_t
 
 
 def small_run(seed=0, **settings):

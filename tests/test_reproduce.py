@@ -210,7 +210,8 @@ def test_the_page_of_results(command, undisturbed, tmp_path):
     assert (code, err) == (0, "")
     page = (tmp_path / "docs" / "results.md").read_text()
     assert "first-task.png" in page
-    assert "not run yet" in page
+    assert "## Not run yet" in page
+    assert "`samc reproduce table2 --quick` |" in page
     assert out.rstrip().endswith("results.md")
     code, _, err = command("results", tmp_path, "--page", tmp_path / "page.md")
     assert code == 2

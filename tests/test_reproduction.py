@@ -20,7 +20,9 @@ from samc.experiments.jobs import Outcome
 from samc.experiments.pictures import RememberedImage
 from samc.experiments.record_store import RecordStore
 from samc.experiments.specification import Item, Variant, on_every_stream
+from samc.report import accuracy_table
 from samc.report.curves import accounting_text
+from samc.report.missing import format_duration, missing_table
 from samc.report.numbers import format_number
 from samc.report.paper import paper, published
 from samc.report.reproduction import FIGURES, TABLES, choose_tasks, publish
@@ -108,6 +110,13 @@ def test_mean_deviation_and_interval_by_hand():
     # 2.7764 · √10 / √5 = 3.9265
     assert values.interval == pytest.approx((54 - 3.9265, 54 + 3.9265), abs=1e-4)
     assert (Spread((1.0,)).sd, Spread((1.0,)).interval, spread([])) == (None, None, None)
+
+
+def test_two_seeds_have_no_interval():
+    assert Spread((50.0, 52.0)).interval is None
+    assert Spread((50.0, 52.0)).sd == pytest.approx(math.sqrt(2))
+    # 4.3027 · 2 / √3 = 4.9683
+    assert Spread((50.0, 52.0, 54.0)).interval == pytest.approx((52 - 4.9683, 52 + 4.9683), abs=1e-4)
 
 
 # formats
@@ -234,29 +243,68 @@ def test_a_row_stands_next_to_the_papers(tmp_path):
     publish(item, results, tmp_path, {})
     header, _, gem, er, samc, ours = table(tmp_path / "table1.md")
     assert header[:7] == [
-        "method", "seeds", "ACC: ours", "ACC: 95 % interval", "ACC: paper", "ACC: difference", "ACC: within 2 sd"
+        "method", "seeds", "ACC: ours", "ACC: 95 % interval", "ACC: paper", "ACC: difference", "ACC: p"
     ]  # fmt: skip
-    assert gem[:7] == ["gem", "5", "**54.00 ± 3.16**", "50.07 to 57.93", "50.28 ± 1.28", "+3.72", "no"]
-    assert gem[7:12] == ["−10.00 ± 0.00", "−10.00 to −10.00", "−13.56 ± 1.11", "+3.56", "no"]
+    assert header[7:12] == [f"BWT: {name}" for name in ("ours", "95 % interval", "paper", "difference", "p")]
+    # t = 3.72/√(10/5 + 1.28²/5), 5.275 degrees
+    assert gem[:7] == ["gem", "5", "**54.00 ± 3.16**", "50.07 to 57.93", "50.28 ± 1.28", "+3.72", "0.056"]
+    # −10 by T − 1 is −9.5 by T, of twenty tasks; t = 4.06/(1.11/√5) with 4 degrees
+    assert gem[7:12] == ["−9.50 ± 0.00", "−9.50 to −9.50", "−13.56 ± 1.11", "+4.06", "0.001"]
     assert gem[12:] == ["10.0", "bytes", f"{20 * 10 * 3073:,}", "0"]
     assert er[:2] == ["er", "2 of 3"]
-    assert er[4:7] == ["49.72 ± 1.82", "−0.22", "yes"]
+    assert er[3:7] == ["–", "49.72 ± 1.82", "−0.22", "–"]  # two seeds: no interval, no test
+    assert er[8:12] == ["–", "−13.84 ± 2.59", "+4.34", "–"]
     assert samc[:7] == ["samc", "not run", "–", "–", "56.16 ± 1.01", "–", "–"]
     assert ours[:7] == ["ours", "1", "30.00", "–", "–", "–", "–"]
     rows = {row["method"]: row for row in lines_of(tmp_path / "table1.csv")}
     assert float(rows["gem"]["acc_sd"]) == pytest.approx(math.sqrt(10), abs=1e-12)
     assert float(rows["gem"]["acc_interval_high"]) == pytest.approx(54 + 3.92649, abs=1e-5)
-    assert rows["gem"]["acc_within_two_sd"] == "False"
+    assert float(rows["gem"]["acc_p"]) == pytest.approx(0.0561851, abs=1e-7)
+    assert float(rows["gem"]["bwt_by_t_mean"]) == pytest.approx(-9.5)
+    assert not {"bwt_mean", "bwt_p"} & set(rows["gem"])
     assert (rows["samc"]["seeds"], rows["samc"]["seeds_asked"], rows["samc"]["acc_mean"]) == ("0", "2", "")
     assert rows["samc"]["paper_acc_mean"] == "56.16"
 
 
-def test_an_interval_of_two_seeds_ends_where_the_scale_does(tmp_path):
-    item, results = small_table({"gem": [0.5, 0.9]})
+def test_an_interval_of_few_seeds_ends_where_the_scale_does(tmp_path):
+    item, results = small_table({"gem": [0.1, 0.9, 0.5]})
     publish(item, results, tmp_path, {})
     *_, gem = table(tmp_path / "table1.md")
-    assert gem[2:4] == ["**70.00 ± 28.28**", "0.00 to 100.00"]
-    assert gem[8] == "−10.00 to −10.00"
+    assert gem[2:4] == ["**50.00 ± 40.00**", "0.00 to 100.00"]
+    assert gem[8] == "−9.50 to −9.50"
+
+
+def test_no_deviation_of_the_papers_no_test(monkeypatch, tmp_path):
+    monkeypatch.setattr(accuracy_table, "published", lambda item, stream: {"gem": {"acc": 50.0, "bwt": -9.0}})
+    publish(*small_table({"gem": [0.5, 0.6, 0.7]}), tmp_path, {})
+    *_, gem = table(tmp_path / "table1.md")
+    assert gem[4:7] == ["50.00", "+10.00", "–"]
+    assert gem[9:12] == ["−9.00", "−0.50", "–"]
+
+
+def test_a_table_without_the_papers_has_bwt_by_t_minus_one(tmp_path):
+    item, results = small_table({"gem": [0.5, 0.6, 0.7]}, stream="split-synthetic")
+    publish(item, results, tmp_path, {})
+    header, _, gem = table(tmp_path / "table1.md")
+    assert header[2:6] == ["ACC: mean", "ACC: 95 % interval", "BWT: mean", "BWT: 95 % interval"]
+    assert gem[2:6] == ["**60.00 ± 10.00**", "35.16 to 84.84", "−10.00 ± 0.00", "−10.00 to −10.00"]
+    text = (tmp_path / "table1.md").read_text()
+    assert "paper" not in text.lower()
+    publish(*small_table({"gem": [0.5]}), tmp_path, {})
+    assert "BWT is divided by the number of tasks T here" in (tmp_path / "table1.md").read_text()
+
+
+@pytest.mark.parametrize("name", list(ITEMS))
+def test_what_compares_with_the_papers_bwt_divides_by_t(name):
+    if TABLES.get(name) not in (accuracy_table.accuracy_tables, accuracy_table.equal_bytes_tables):
+        assert name not in ("table1", "table2", "equal-bytes")
+        return
+    for shown in TABLES[name](*filled(name)):
+        headings = {column.full_heading: column.key for column in shown.columns}
+        beside = "BWT: paper" in headings
+        assert beside == (name != "variants")
+        assert headings["BWT: ours" if beside else "BWT: mean"] == ("bwt_by_t_mean" if beside else "bwt_mean")
+        assert any("divided by the number of tasks T" in note for note in shown.notes) == beside
 
 
 def test_accounts_may_differ_and_are_named_other_terms_may_not(tmp_path):
@@ -463,24 +511,70 @@ def test_tasks_are_spread_from_the_first_to_the_last():
 
 
 @pytest.mark.slow
-def test_the_page_shows_what_a_store_holds_and_names_what_it_does_not(tmp_path):
+def test_the_page_shows_what_a_store_holds_and_lists_what_it_does_not(tmp_path):
     store = RecordStore(tmp_path)
-    assert "0 of" in results_page(store)
-    assert "not run yet: split-cifar100: all 65 runs" in results_page(store)
+    empty = results_page(store)
+    assert "\n0 of" in empty
+    assert re.findall("^## .*", empty, flags=re.M) == ["## Not run yet"]
+    command = "`samc reproduce table1 --datasets split-cifar100`"
+    assert f"| table1 | split-cifar100 | 65 of 65 | unknown | {command} |" in empty
     for (_, variant, seed), job in ITEMS["table1"].jobs(["split-cifar100"]).items():
         if variant.label in ("samc", "gem") and seed < 4:
-            store.keep(job, Outcome(of_job(job, 0.5 + 0.01 * seed)))
+            store.keep(job, Outcome(of_job(job, 0.5 + 0.01 * seed, seconds={"total": 90.0})))
     text = results_page(store, link="results/")
     assert text == results_page(store, link="results/")
     assert text.startswith("# Results\n")
     assert "\n8 of " in text
+    assert "[listed at the end](#not-run-yet)" in text
     assert "Learnt on a machine (torch 2.13.0, samc 0.2.0)." in text
     assert "### table1, split-cifar100" in text
     assert "### table1, split-cifar10\n" not in text
     assert "| gem | 4 of 5 | **51.50 ± 1.29** |" in text
-    assert "not run yet: split-cifar100: samc (seed 4); gem (seed 4); er; finetune" in text
-    assert "(results/first-task.png)" in text  # the same runs
-    assert "(results/threshold.png)" in text  # its threshold of 0.7
+    assert "not run yet:" not in text
+    above, below = text.split("## Not run yet")
+    # 57 of a minute and a half each
+    assert f"| table1 | split-cifar100 | 57 of 65 | 86 min | {command} |" in below
+    assert "| table1 | split-cifar10 | 65 of 65 | unknown |" in below
+    assert "(results/first-task.png)" in above  # the same runs
+    assert "(results/threshold.png)" in above  # its threshold of 0.7
     assert "gallery-" not in text
-    assert [f"## {name}: " in text for name in ITEMS] == [True] * len(ITEMS)
+    begun = ("table1", "table2", "equal-bytes", "first-task", "threshold", "images-stored", "memory-size", "frontier")
+    assert re.findall("^## ([^ :]+): ", above, flags=re.M) == list(begun)
+    assert set(re.findall(r"^\| ([^ ]+) \| split-", below, flags=re.M)) == set(ITEMS)
     assert "| gem | 2 of 3 | **52.50 ± 0.71** |" in results_page(store, seeds=(2, 3, 7))
+
+
+def test_how_long_what_is_missing_would_take():
+    stream, gem, er = "split-cifar100", Variant("gem", "gem"), Variant("er", "er")
+    raw, joint = Variant("gem, more", "gem", {"lr": 0.3}), Variant("joint", "joint")
+
+    def took(seconds):
+        return record(seconds={"total": seconds})
+
+    items = {
+        "one": {(stream, gem, 0): took(100.0), (stream, gem, 1): None, (stream, er, 0): took(300.0),
+                (stream, er, 1): None, (stream, raw, 0): None},
+        "two": {(stream, raw, 0): None, (stream, joint, 0): None},
+        "three": {(stream, joint, 0): None, ("split-cifar10", gem, 0): None},
+        "four": {(stream, gem, 0): took(100.0)},
+    }  # fmt: skip
+    shown = missing_table(items)
+    assert [[row.values[name] for name in ("missing", "runs", "seconds", "unknown")] for row in shown.rows] == [
+        [3, 5, 100 + 300 + 200, 0],  # the other seed's twice, then the item's mean
+        [2, 2, 100, 1],  # a method's mean in other items
+        [1, 1, 0, 1],
+        [1, 1, 0, 1],
+    ]
+    assert [cells[2:4] for cells in shown.cells()] == [
+        ["3 of 5", "10 min"], ["2 of 2", "2 min, and 1 unknown"], ["1 of 1", "unknown"], ["1 of 1", "unknown"]
+    ]  # fmt: skip
+    assert "an estimate" in " ".join(shown.notes)
+    assert "side by side" in " ".join(shown.notes)
+    assert missing_table(items, quick=True).rows[0].values["command"] == "`samc reproduce one --quick`"
+    assert missing_table({"four": items["four"]}).rows == []
+
+
+def test_durations():
+    assert [format_duration(seconds) for seconds in (20.0, 90.0, 5_900.0, 7_200.0)] == [
+        "under 1 min", "2 min", "98 min", "2 h"
+    ]  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samc.report.student import paired_p, student_quantile, student_tail, welch_p
+from samc.report.student import moments, paired_p, student_quantile, student_tail, welch_p, welch_p_of_moments
 
 # hours of sleep that ten patients gained by two drugs (Student 1908)
 FIRST = (0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0)
@@ -43,6 +43,15 @@ def test_the_sleep_of_ten_patients():
 
 def test_welch_with_unequal_numbers():
     assert welch_p((3.0, 4.0, 1.0, 2.1), (490.2, 340.0, 433.9)) == pytest.approx(0.010751561149785, rel=1e-10)
+
+
+def test_welch_of_printed_means_and_deviations():
+    # two degrees, by their formula: t = 2/√(3/3), where one does not scatter, and 2/√(1/2 + 1/2), where both do alike
+    for pair in (((1.0, math.sqrt(3), 3), (3.0, 0.0, 5)), ((1.0, 1.0, 2), (3.0, 1.0, 2))):
+        assert welch_p_of_moments(*pair) == pytest.approx(1 - 2 / math.sqrt(6))
+    assert welch_p_of_moments(moments(FIRST), moments(SECOND)) == welch_p(FIRST, SECOND)
+    assert welch_p_of_moments((1.0, 0.0, 1), (2.0, 1.0, 5)) is None
+    assert welch_p_of_moments((1.0, 0.0, 3), (2.0, 0.0, 5)) is None
 
 
 def test_no_test_of_one_value_or_of_values_that_do_not_scatter():

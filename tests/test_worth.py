@@ -102,6 +102,7 @@ def test_parts_share_one_codec_and_the_best_presets_terms():
 
 def test_a_part_is_measured_seed_by_seed(tmp_path):
     gains = {"only flips": (0.01, 0.02, 0.03, 0.04, 0.05), "all but flips": (0.18, None, 0.2, None, 0.19)}
+    gains["all but old heads held"] = (0.18, 0.2, None, None, None)
 
     def acc(variant, seed):
         base = 0.4 + 0.05 * seed
@@ -123,6 +124,8 @@ def test_a_part_is_measured_seed_by_seed(tmp_path):
     # −2, 0 and −1 points; t = −√3 with 2 degrees
     assert rows["all but flips"][1] == "3 of 5"
     assert rows["all but flips"][4:9] == ["all parts", "3", "−1.00", "−3.48 to +1.48", "0.225"]
+    # two pairs: no interval, no test
+    assert rows["all but old heads held"][4:9] == ["all parts", "2", "−1.00", "–", "–"]
     assert rows["all parts"][4:8] == ["no part", "5", "+20.00", "+20.00 to +20.00"]
     assert rows["only the average"][1:] == ["not run", "–", "–", "no part", "–", "–", "–", "–", "–"]
 
@@ -274,8 +277,9 @@ def test_what_saliency_is_worth(tmp_path):
 
 def test_rows_at_equal_bytes_are_tested_against_our_default(tmp_path):
     def acc(variant, seed):
-        if variant.label in ("er", "gem"):
-            return None if variant.label == "gem" or seed > 1 else (0.40, 0.42)[seed]
+        few = {"er": (0.40, 0.42, 0.44), "mer": (0.40, 0.42), "gem": ()}.get(variant.label)
+        if few is not None:
+            return few[seed] if seed < len(few) else None
         return 0.5 + 0.01 * seed
 
     item, results = made("equal-bytes", acc)
@@ -284,5 +288,6 @@ def test_rows_at_equal_bytes_are_tested_against_our_default(tmp_path):
     p = {row[0]: row[-1] for row in rows}
     assert header[-1] == "p against samc, our default"
     assert (p["samc, our default"], p["gem"], p["icarl"]) == ("–", "–", "1.000")
-    # 2.5/5 + 2/2 = 1.5: t = 11/√1.5 with 1.5²/(0.5²/4 + 1²/1) = 2.118 degrees
-    assert p["er"] == "0.010"
+    assert p["mer"] == "–"  # two seeds
+    # 2.5/5 + 4/3 = 1.833: t = 10/√1.833 with 1.833²/(0.5²/4 + 1.333²/2) = 3.533 degrees
+    assert p["er"] == "0.003"

@@ -26,7 +26,12 @@ def average_accuracy(matrix: Matrix) -> float:
 
 
 def backward_transfer(matrix: Matrix, *, gem2017: bool = False) -> float:
-    """BWT: what later learning did to earlier tasks, over T − 1 tasks as in GEM's paper; its code divides by T."""
+    """BWT: what later learning did to earlier tasks: the sum of (accuracy at the end − when just learnt).
+
+    It is divided by T − 1, the number of tasks that can be forgotten, as in GEM's paper: `bwt` of a record. With
+    `gem2017` it is divided by T, as in GEM's code and in the SAMC paper's released metrics.py: `bwt_by_t` of a record,
+    which is what stands beside the paper's figures. By T it is the smaller: by a fifth of five tasks.
+    """
     changes = as_matrix(matrix)[-1] - just_learnt(matrix)
     count = len(changes) if gem2017 else len(changes) - 1
     return float(changes.sum() / count) if count else 0.0  # the last task's change is zero

@@ -17,6 +17,7 @@ import torch
 
 from samc.errors import DataError, OutputError
 from samc.files import folders_with, write_whole
+from samc.metrics import backward_transfer
 from samc.version import VERSION
 
 FILE = "record.json"
@@ -51,6 +52,11 @@ class RunRecord:
     diagnosis: dict[str, Any] | None = None
     # how far the paper's claims held, where a run measured it; absent from the file otherwise
 
+    @property
+    def bwt_by_t(self) -> float:
+        """BWT divided by T, as in the paper's code, where `bwt` is by T − 1. Always the matrix's, never a file's."""
+        return backward_transfer(self.accuracy_matrix, gem2017=True)
+
     def __repr__(self) -> str:
         run = f"{self.config['model']} on {self.fingerprint['stream']}"
         figures = f"ACC {100 * self.acc:.1f} %, BWT {round(100 * self.bwt, 1) + 0.0:.1f}"  # no minus before a zero
@@ -59,7 +65,8 @@ class RunRecord:
     def save(self, folder: str | Path, *, replace: bool = False) -> Path:
         """Write record.json into the folder, whole or not at all; an earlier one is replaced only with `replace`."""
         path = Path(folder) / FILE
-        content = {name: value for name, value in asdict(self).items() if value is not None}
+        figures = {"acc": self.acc, "bwt": self.bwt, "bwt_by_t": self.bwt_by_t}  # the last for readers of the file only
+        content = figures | {name: value for name, value in asdict(self).items() if value is not None}
         text = json.dumps(content, indent=1, allow_nan=False) + "\n"
         spare = path.with_name(f"{path.stem}-{os.getpid()}{path.suffix}")
         try:

@@ -1,27 +1,47 @@
 """Tables 1 and 2 and the one at equal bytes: ACC and BWT over seeds, the paper's next to them, and the memory used."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from samc.experiments.items import BEST
 from samc.experiments.specification import Item
 from samc.report.measures import extra_bytes, images_per_task, memory_bytes, percent
 from samc.report.numbers import DASH, format_number, format_p
-from samc.report.paper import published
+from samc.report.paper import RUNS, published
 from samc.report.runs import Results, Runs, by_stream, format_seeds
 from samc.report.spread import Spread
-from samc.report.student import welch_p
+from samc.report.student import moments, welch_p, welch_p_of_moments
 from samc.report.tables import Column, Table, TableRow, Values
 
-SIGNS = {"acc": "", "bwt": "+"}
-# the measures that are compared, and whether they show a plus
-SCALES = {"acc": (0.0, 100.0), "bwt": (-100.0, 100.0)}
 
-UNITS = (
-    "ACC in %, BWT in points: mean ± standard deviation over seeds, and Student's 95 % interval of the mean. Paper: "
-    "mean ± standard deviation over its five runs; within 2 sd: whether our mean lies in the paper's mean ± 2 "
-    "standard deviations. Best ACC in bold."
+@dataclass(frozen=True)
+class Compared:
+    """A measure of a record, the paper's name for it, the ends of its scale, and whether it shows a plus."""
+
+    name: str
+    paper: str
+    scale: tuple[float, float]
+    sign: str = ""
+
+    @property
+    def group(self) -> str:
+        return self.paper.upper()
+
+
+ACC = Compared("acc", "acc", (0.0, 100.0))
+BWT = Compared("bwt", "bwt", (-100.0, 100.0), "+")
+BWT_BY_T = replace(BWT, name="bwt_by_t")
+# divided as the paper's code divides: only this one stands beside the paper's
+
+OVER_SEEDS = (
+    "ACC in %, BWT in points: mean ± standard deviation over seeds, and Student's 95 % interval of the mean where "
+    "there are three seeds or more. Best ACC in bold."
+)
+BESIDE_THE_PAPER = (
+    "Paper: mean ± standard deviation over its five runs. p: Welch's two-sided test of our mean against the paper's "
+    "where there are three seeds or more, not corrected for the number of rows. BWT is divided by the number of tasks "
+    "T here, ours (`bwt_by_t` of a record) as the paper's; in tables without the paper's it is divided by T − 1."
 )
 MIXED = (
     "Not all rows count their memory alike, as in the paper: in `values` a budget is for colours only, and positions "
@@ -29,15 +49,21 @@ MIXED = (
 )
 
 
-def measure_columns(name: str, sign: str) -> tuple[Column, ...]:
-    """Of one measure: ours, the paper's, and how far apart they are."""
-    group = name.upper()
-    return (
-        Column("ours", f"{name}_mean", group, digits=2, sign=sign, sd=f"{name}_sd"),
+def measure_columns(measure: Compared, beside_paper: bool) -> tuple[Column, ...]:
+    """Of one measure: ours, the paper's where it has any, and how far apart they are."""
+    name, group, sign = measure.name, measure.group, measure.sign
+    ours = (
+        Column("ours" if beside_paper else "mean", f"{name}_mean", group, digits=2, sign=sign, sd=f"{name}_sd"),
         Column("95 % interval", interval_text(name, sign), group),
-        Column("paper", f"paper_{name}_mean", group, digits=2, sign=sign, sd=f"paper_{name}_sd"),
+    )
+    if not beside_paper:
+        return ours
+    paper = f"paper_{measure.paper}"
+    return (
+        *ours,
+        Column("paper", f"{paper}_mean", group, digits=2, sign=sign, sd=f"{paper}_sd"),
         Column("difference", f"{name}_difference", group, digits=2, sign="+"),
-        Column("within 2 sd", f"{name}_within_two_sd", group),
+        Column("p", lambda values: format_p(values[f"{name}_p"]), group),
     )
 
 
@@ -50,16 +76,22 @@ def interval_text(name: str, sign: str) -> Callable[[Values], str]:
 
 
 AGAINST_BEST = Column(f"p against {BEST.label}", lambda values: format_p(values["p_against_best"]))
-WELCH = "p: Welch's two-sided test on ACC, not corrected for the number of rows."
-COLUMNS = (
-    Column("method", align="left"),
-    Column("seeds", format_seeds),
-    *(column for name, sign in SIGNS.items() for column in measure_columns(name, sign)),
-    Column("images per task", "images_per_task", "memory", digits=1),
-    Column("counted in", "accounting", "memory"),
-    Column("bytes", "memory_bytes", "memory"),
-    Column("extra bytes", "extra_bytes", "memory"),
+WELCH = (
+    f"p against {BEST.label}: Welch's two-sided test on ACC, where both rows have three seeds or more, not corrected "
+    "for the number of rows."
 )
+
+
+def columns(measures: Sequence[Compared], beside_paper: bool) -> tuple[Column, ...]:
+    return (
+        Column("method", align="left"),
+        Column("seeds", format_seeds),
+        *(column for measure in measures for column in measure_columns(measure, beside_paper)),
+        Column("images per task", "images_per_task", "memory", digits=1),
+        Column("counted in", "accounting", "memory"),
+        Column("bytes", "memory_bytes", "memory"),
+        Column("extra bytes", "extra_bytes", "memory"),
+    )
 
 
 def accuracy_tables(item: Item, results: Results) -> list[Table]:
@@ -77,31 +109,38 @@ def equal_bytes_tables(item: Item, results: Results) -> list[Table]:
             replace(row, values={**row.values, "p_against_best": p_against(best, runs)})
             for row, runs in zip(table.rows, all_runs, strict=True)
         ]
-        tables.append(replace(table, columns=(*COLUMNS, AGAINST_BEST), rows=rows, notes=(*table.notes, WELCH)))
+        tables.append(replace(table, columns=(*table.columns, AGAINST_BEST), rows=rows, notes=(*table.notes, WELCH)))
     return tables
 
 
 def p_against(best: Runs | None, runs: Runs) -> float | None:
     ours, theirs = (other and other.over_seeds(percent("acc")) for other in (best, runs))
-    return welch_p(ours.values, theirs.values) if ours and theirs and best is not runs else None
+    if not ours or not theirs or best is runs or not (ours.testable and theirs.testable):
+        return None
+    return welch_p(ours.values, theirs.values)
 
 
 def accuracy_table(item: Item, stream: str, all_runs: Sequence[Runs]) -> Table:
+    """The paper's columns are there if it has the item on this stream."""
     paper = published(item.name, stream)
-    values = [row_values(stream, runs, paper.get(runs.variant.paper, {})) for runs in all_runs]
+    measures = (ACC, BWT_BY_T) if paper else (ACC, BWT)
+    values = [row_values(stream, runs, measures, paper) for runs in all_runs]
     best = max((row["acc_mean"] for row in values if row["acc_mean"] is not None), default=None)
     rows = [
         TableRow(row, frozenset({"acc_mean"}) if best is not None and row["acc_mean"] == best else frozenset())
         for row in values
     ]
     accountings = {runs.accounting for runs in all_runs if runs.records}
-    return Table(f"{item.name}, {stream}", COLUMNS, rows, (UNITS, MIXED) if len(accountings) > 1 else (UNITS,))
+    notes = [OVER_SEEDS, *([BESIDE_THE_PAPER] if paper else []), *([MIXED] if len(accountings) > 1 else [])]
+    return Table(f"{item.name}, {stream}", columns(measures, bool(paper)), rows, notes)
 
 
-def row_values(stream: str, runs: Runs, paper: dict[str, float]) -> dict[str, Any]:
+def row_values(stream: str, runs: Runs, measures: Sequence[Compared], paper: dict[Any, Any]) -> dict[str, Any]:
     compared: dict[str, Any] = {}
-    for name in SIGNS:
-        compared |= compare_with_paper(name, runs.over_seeds(percent(name)), paper)
+    for measure in measures:
+        ours = runs.over_seeds(percent(measure.name))
+        compared |= our_values(measure, ours)
+        compared |= compare_with_paper(measure, ours, paper.get(runs.variant.paper, {})) if paper else {}
     return {
         "stream": stream,
         "method": runs.variant.label,
@@ -114,24 +153,32 @@ def row_values(stream: str, runs: Runs, paper: dict[str, float]) -> dict[str, An
     }
 
 
-def compare_with_paper(name: str, ours: Spread | None, paper: dict[str, float]) -> dict[str, Any]:
-    """Our values of a measure, the paper's, and how far apart they are."""
-    theirs, their_sd = paper.get(name), paper.get(f"{name}_sd")
-    low, high = clip_to_scale(name, ours.interval) if ours and ours.interval else (None, None)
-    difference = ours.mean - theirs if ours and theirs is not None else None
+def our_values(measure: Compared, ours: Spread | None) -> dict[str, Any]:
+    low, high = clip_to_scale(measure, ours.interval) if ours and ours.interval else (None, None)
     return {
-        f"{name}_mean": ours.mean if ours else None,
-        f"{name}_sd": ours.sd if ours else None,
-        f"{name}_interval_low": low,
-        f"{name}_interval_high": high,
-        f"paper_{name}_mean": theirs,
-        f"paper_{name}_sd": their_sd,
-        f"{name}_difference": difference,
-        f"{name}_within_two_sd": None if difference is None or their_sd is None else abs(difference) <= 2 * their_sd,
+        f"{measure.name}_mean": ours.mean if ours else None,
+        f"{measure.name}_sd": ours.sd if ours else None,
+        f"{measure.name}_interval_low": low,
+        f"{measure.name}_interval_high": high,
     }
 
 
-def clip_to_scale(name: str, interval: tuple[float, float]) -> tuple[float, float]:
-    """Two seeds can give an interval beyond what a measure can be; its part on the scale covers the mean as often."""
-    least, most = SCALES[name]
+def compare_with_paper(measure: Compared, ours: Spread | None, paper: dict[str, float]) -> dict[str, Any]:
+    """The paper's values of a measure, and how far ours are from them."""
+    theirs, their_sd = paper.get(measure.paper), paper.get(f"{measure.paper}_sd")
+    values = {f"paper_{measure.paper}_mean": theirs, f"paper_{measure.paper}_sd": their_sd}
+    if ours is None or theirs is None:
+        return values | {f"{measure.name}_difference": None, f"{measure.name}_p": None}
+    difference, p = ours.mean - theirs, p_against_paper(ours, theirs, their_sd)
+    return values | {f"{measure.name}_difference": difference, f"{measure.name}_p": p}
+
+
+def p_against_paper(ours: Spread, mean: float, sd: float | None) -> float | None:
+    """None where the paper gives no deviation, and of too few seeds."""
+    return welch_p_of_moments(moments(ours.values), (mean, sd, RUNS)) if sd is not None and ours.testable else None
+
+
+def clip_to_scale(measure: Compared, interval: tuple[float, float]) -> tuple[float, float]:
+    """Few seeds can give an interval beyond what a measure can be; its part on the scale covers the mean as often."""
+    least, most = measure.scale
     return max(interval[0], least), min(interval[1], most)

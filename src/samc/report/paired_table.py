@@ -39,8 +39,8 @@ SALIENCY = (
 )
 NOTE = (
     "ACC in %, BWT in points: mean ± standard deviation over seeds. Differences are of ACC, between runs of the same "
-    "seed: their mean, Student's 95 % interval of it, and p of the paired two-sided t test, not corrected for the "
-    "number of rows."
+    "seed: their mean, Student's 95 % interval of it, and p of the paired two-sided t test, from three pairs on, "
+    "not corrected for the number of rows."
 )
 
 
@@ -92,7 +92,7 @@ def row_values(stream: str, runs: Runs, against: Runs | None) -> dict[str, Any]:
         "difference_mean": differences.mean if differences else None,
         "difference_interval_low": low,
         "difference_interval_high": high,
-        "p": paired_p(differences.values) if differences else None,
+        "p": paired_p(differences.values) if differences and differences.testable else None,
     }
 
 

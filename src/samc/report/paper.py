@@ -6,6 +6,9 @@ from typing import Any
 
 import yaml
 
+RUNS = 5
+# of every method; its standard deviations are over them
+
 
 @cache
 def paper() -> dict[str, Any]:

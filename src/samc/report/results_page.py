@@ -1,4 +1,4 @@
-"""docs/results.md from a store of records: every item's tables and figures, their machines, and what is missing."""
+"""docs/results.md from a store of records: tables and figures of what there is, and at the end what is missing."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,9 +8,10 @@ from pathlib import Path
 from samc.errors import DataError
 from samc.experiments.items import ITEMS
 from samc.experiments.record_store import RecordStore
-from samc.experiments.specification import Item, Variant
+from samc.experiments.specification import Item
 from samc.files import write_whole
 from samc.record import RunRecord
+from samc.report.missing import missing_table
 from samc.report.reproduction import FIGURES, TABLES, load_pictures, publish
 from samc.report.runs import Results, machines_sentence
 from samc.report.tables import to_markdown
@@ -19,8 +20,6 @@ INTRODUCTION = """# Results
 
 Every table and figure of the paper and a few of our own, made from the records of runs and from nothing else. `samc
 reproduce` learns what is missing, `samc results` writes this page again."""
-MOST_NAMED = 16
-# variants that a line names before it only counts them
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class ItemResults:
 
     @property
     def begun(self) -> Results:
-        """The results of streams with at least one run: a table of nothing but gaps is a line below instead."""
+        """The results of streams with at least one run: what is nothing but gaps stands in the list at the end."""
         streams = {stream for (stream, _, _), record in self.results.items() if record}
         return {key: record for key, record in self.results.items() if key[0] in streams}
 
@@ -49,10 +48,14 @@ def results_page(store: RecordStore, *, link: str = "", quick: bool = False, see
     collected = [ItemResults.collect(item, store, quick, seeds) for item in ITEMS.values()]
     jobs = {name: record for item_results in collected for name, record in item_results.by_job.items()}
     known = [record for record in jobs.values() if record]
-    count = f"{len(known):,} of {len(jobs):,} runs are here."
-    parts = [INTRODUCTION, " ".join([count, *machines_sentence(known)])]
+    missing = missing_table({item_results.item.name: item_results.results for item_results in collected}, quick)
+    rest = "; the others are [listed at the end](#not-run-yet)" if missing.rows else ""
+    parts = [
+        INTRODUCTION,
+        " ".join([f"{len(known):,} of {len(jobs):,} runs are here{rest}.", *machines_sentence(known)]),
+    ]
     parts += [part for item_results in collected for part in item_section(item_results, link, store.folder)]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, *([to_markdown([missing])] if missing.rows else [])]) + "\n"
 
 
 def write_results(
@@ -74,11 +77,12 @@ def write_results(
 
 
 def item_section(item_results: ItemResults, link: str, folder: Path) -> list[str]:
+    """Nothing of an item that has no run: the list at the end has it."""
     item, begun = item_results.item, item_results.begun
-    parts = [f"## {item.name}: {item.what}"]
-    if begun:
-        parts += [*item_lines(item, begun, link, folder), *machines_sentence(begun.values())]
-    return [*parts, *missing_lines(item_results.results)]
+    if not begun:
+        return []
+    heading = f"## {item.name}: {item.what}"
+    return [heading, *item_lines(item, begun, link, folder), *machines_sentence(begun.values())]
 
 
 def item_lines(item: Item, begun: Results, link: str, folder: Path) -> list[str]:
@@ -88,35 +92,6 @@ def item_lines(item: Item, begun: Results, link: str, folder: Path) -> list[str]
         return [*figure, *([to_markdown(TABLES[item.name](item, begun), level=3)] if item.name in TABLES else [])]
     names = {stream: f"{item.name}-{stream}.png" for stream in streams_of(begun)}
     return [f"![{stream}: {item.what}]({link}{name})" for stream, name in names.items() if (folder / name).exists()]
-
-
-def missing_lines(results: Results) -> list[str]:
-    """One line per stream with runs still missing, by variant; seeds only where some are there."""
-    lines = []
-    for stream in streams_of(results):
-        wanted: dict[Variant, list[int]] = {}
-        missing: dict[Variant, list[int]] = {}
-        for (other, variant, seed), record in results.items():
-            if other == stream:
-                wanted.setdefault(variant, []).append(seed)
-                if record is None:
-                    missing.setdefault(variant, []).append(seed)
-        count = sum(map(len, missing.values()))
-        if missing == wanted:
-            lines.append(f"not run yet: {stream}: " + (f"all {count:,} runs" if count > 1 else "its only run"))
-        elif len(missing) > MOST_NAMED:
-            lines.append(f"not run yet: {stream}: {count:,} runs of {len(missing):,} variants")
-        elif missing:
-            names = [
-                variant.label + ("" if seeds == wanted[variant] else seeds_text(seeds))
-                for variant, seeds in missing.items()
-            ]
-            lines.append(f"not run yet: {stream}: {'; '.join(names)}")
-    return lines
-
-
-def seeds_text(seeds: list[int]) -> str:
-    return f" (seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))})"
 
 
 def streams_of(results: Results) -> list[str]:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from samc.report.student import student_quantile
 
+LEAST_SEEDS = 3
+# for an interval and for a test: two seeds tell nearly nothing of how far others scatter
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -24,9 +27,14 @@ class Spread:
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
     @property
+    def testable(self) -> bool:
+        """Whether there are seeds enough for an interval and for a test."""
+        return len(self.values) >= LEAST_SEEDS
+
+    @property
     def interval(self) -> tuple[float, float] | None:
-        """Where the mean over all seeds lies, with 95 % confidence, if seeds scatter normally."""
-        if self.sd is None:
+        """Where the mean over all seeds lies, with 95 % confidence, if seeds scatter normally; None of too few."""
+        if self.sd is None or not self.testable:
             return None
         half = student_quantile(len(self.values) - 1) * self.sd / math.sqrt(len(self.values))
         return self.mean - half, self.mean + half

@@ -18,11 +18,25 @@ def welch_p(first: Sequence[float], second: Sequence[float]) -> float | None:
     """How likely means so far apart are if they are of one mean; the two may scatter and be as many as they like."""
     if min(len(first), len(second)) < 2:
         return None
-    one, other = (statistics.variance(values) / len(values) for values in (first, second))
-    if one + other == 0:
+    return welch_p_of_moments(moments(first), moments(second))
+
+
+Moments = tuple[float, float, int]
+# of a sample: its mean, its standard deviation, and how many values it has
+
+
+def moments(values: Sequence[float]) -> Moments:
+    return statistics.fmean(values), statistics.stdev(values), len(values)
+
+
+def welch_p_of_moments(first: Moments, second: Moments) -> float | None:
+    """The same, where no more is known of a sample than its mean, its standard deviation and its size."""
+    (mean, sd, count), (other_mean, other_sd, other_count) = first, second
+    if min(count, other_count) < 2 or (sd == 0 and other_sd == 0):
         return None
-    freedom = (one + other) ** 2 / (one**2 / (len(first) - 1) + other**2 / (len(second) - 1))
-    return student_tail((statistics.fmean(first) - statistics.fmean(second)) / math.sqrt(one + other), freedom)
+    one, other = sd**2 / count, other_sd**2 / other_count
+    freedom = (one + other) ** 2 / (one**2 / (count - 1) + other**2 / (other_count - 1))
+    return student_tail((mean - other_mean) / math.sqrt(one + other), freedom)
 
 
 def student_quantile(freedom: float | int) -> float:
