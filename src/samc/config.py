@@ -285,7 +285,8 @@ def preset_values(preset: str, dataset: str | None, model: str) -> dict[str, Any
             if model in presets()[name].get(stream or ANY_STREAM, {}):
                 entries = presets()[name][stream or ANY_STREAM][model]
                 return {setting: entry["value"] for setting, entry in entries.items()}
-    if preset in ("auto", "none") or any(dataset in presets()[name] for name in order):
+    named = any(model in methods for name in order for methods in presets()[name].values())
+    if preset in ("auto", "none") or (not named and any(dataset in presets()[name] for name in order)):
         return {}
     where = (
         f"{dataset}; it has {', '.join(presets()[preset])}" if dataset else f"{model} on any stream; name one, such as "
