@@ -18,9 +18,9 @@ STEPS = {
     "the default's": ({}, 30),
     "the default's in a small memory": ({"memory_bytes": "3073/task"}, 39),
 }
-# settings, and the most changes of file. The default's step does more than the paper's: it flips images, draws from past
-# and current memories, holds old heads to the average of the network, and has that average follow, each in a file of its
-# own; in a small memory it also looks for what is salient, and smooths and shrinks the rest
+# settings, and the most changes of file. The default's step does more than the paper's: it flips images, draws from
+# past and current memories, holds old heads to the average of the network, and has that average follow, each in a file
+# of its own; in a small memory it also looks for what is salient, and smooths and shrinks the rest
 
 TRACE = """
 import json, sys
