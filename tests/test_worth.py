@@ -26,6 +26,7 @@ from samc.experiments.worth import (
     SMOOTHED,
     USES_OF_SALIENCY,
 )
+from samc.learners import configure
 from samc.memory import Budget, codec_for
 from samc.report.reproduction import publish
 from samc.report.results_page import results_page
@@ -128,6 +129,24 @@ def test_a_part_is_measured_seed_by_seed(tmp_path):
     assert rows["all but old heads held"][4:9] == ["all parts", "2", "−1.00", "–", "–"]
     assert rows["all parts"][4:8] == ["no part", "5", "+20.00", "+20.00 to +20.00"]
     assert rows["only the average"][1:] == ["not run", "–", "–", "no part", "–", "–", "–", "–", "–"]
+
+
+# the rivals
+
+
+def test_rivals_get_every_part_that_they_can_use_and_the_same_memory():
+    jobs = {
+        variant.model: job.config.as_dict()
+        for (stream, variant, seed), job in ITEMS["equal-bytes"].jobs(["split-cifar100"], [0]).items()
+        if variant.label.endswith(", with the parts")
+    }
+    best = make_job(BEST.run_settings("split-cifar100", 0, False)).config.as_dict()
+    assert set(jobs) == {"er", "der", "mer", "icarl", "gem"}
+    for model, config in jobs.items():
+        idle = configure({"model": model})[0].settings.idle()
+        for name in {*ON, "codec"} & set(config) - set(idle):
+            assert config[name] == best[name], (model, name)
+        assert ON["replay_size"] == config["replay_size"]
 
 
 # the frontier

@@ -8,7 +8,7 @@ from typing import Any
 from samc.config import presets
 from samc.errors import unknown
 from samc.experiments.specification import EMBEDDED, STREAMS, Item, Variant, on_every_stream
-from samc.experiments.worth import PARTS, frontier, saliency
+from samc.experiments.worth import PARTS, RIVALS_WITH_PARTS, frontier, saliency
 
 PAPER = {
     "codec": "coo",
@@ -46,6 +46,7 @@ TABLE2 = (
 WEBP = tuple(Variant(f"{model}, webp:20", model, {"codec": "webp:20"}) for model in ("er", "gem", "icarl", "mer"))
 EQUAL_BYTES = (
     BEST,
+    *RIVALS_WITH_PARTS,
     Variant("er, jpeg:5", "er", {"codec": "jpeg:5"}),
     *WEBP,
     COO,

@@ -1,5 +1,6 @@
 """What SAMC's best preset is worth: each of its parts, each budget of bytes, and saliency itself."""
 
+from collections import ChainMap
 from dataclasses import replace
 from typing import Any
 
@@ -52,6 +53,19 @@ PARTS = (
     all_but("30 replayed, weight 1", REPLAY),
     all_but("the current task's memory", CURRENT),
     all_but("old heads held", HELD),
+)
+
+TAKES = {
+    "er": (AVERAGE, FLIPS, REPLAY, CURRENT, HELD),
+    "der": (AVERAGE, FLIPS, {"replay_size": 30}, HELD),
+    "mer": (AVERAGE, FLIPS, REPLAY, CURRENT, HELD),
+    "icarl": (AVERAGE, FLIPS, REPLAY),
+    "gem": (AVERAGE, FLIPS, {"replay_size": 30}, HELD),
+}
+# what a rival can use of the parts; the rest has no meaning for it, or is its own already
+RIVALS_WITH_PARTS = tuple(
+    Variant(f"{model}, with the parts", model, {"codec": "auto", **dict(ChainMap(*parts))}, preset="best")
+    for model, parts in TAKES.items()
 )
 
 BUDGETS = (256, 1_024, 3_073, 10_000, 30_730, 100_000, 300_000)
