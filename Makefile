@@ -36,12 +36,15 @@ bench: setup
 	done
 	$(BIN)/python benchmarks/table.py
 
-# every method on the embedded stream, three seeds, into results/; runs that are there already are left alone
+# every method, and the paper's SAMC, on the embedded stream, three seeds, into results/; runs that are there already are left alone
 rivals: setup
 	for seed in 0 1 2; do for model in $$($(BIN)/samc models | cut -d ' ' -f 1); do \
 		out=results/split-synthetic/$$model-seed$$seed; \
 		test -e $$out/record.json || $(BIN)/samc run --model $$model --seed $$seed --out $$out || exit 1; \
-	done; done
+	done; \
+		out=results/split-synthetic/samc-paper-seed$$seed; \
+		test -e $$out/record.json || $(BIN)/samc run --preset paper --accounting bytes --seed $$seed --out $$out || exit 1; \
+	done
 	$(BIN)/samc report results/split-synthetic --markdown
 
 clean:
