@@ -35,7 +35,7 @@ def pretrain(
     """Train SAMC's inpainting autoencoder on one data set, to complete the images of another.
 
     Images are masked at random, about as Grad-CAM masks them, and filled by Telea's rule; the autoencoder learns to
-    paint them whole. The package's own weights were made by the first two commands; --autoencoder-start uses them.
+    paint them whole. The package's own weights are those of the first two commands; --autoencoder-start uses them.
 
     Examples:
 
