@@ -40,6 +40,8 @@ Examples:
 
   samc memory info runs/first                    what it remembers
 
+  samc pretrain --help                           weights for completion
+
   samc demo                                      three methods and a picture
 """
 COMMANDS = {
@@ -52,6 +54,7 @@ COMMANDS = {
     "compare": ("samc.cli.report", "Two runs in detail, if they were made on equal terms."),
     "data": ("samc.cli.data", "Data sets: list, check, fetch."),
     "memory": ("samc.cli.memory", "What a run remembers: info, show, audit."),
+    "pretrain": ("samc.cli.pretrain", "Weights for SAMC's autoencoder, from another data set."),
 }
 # where each command is, and what it does in one line; a module is imported when its command is used
 PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None}

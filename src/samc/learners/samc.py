@@ -14,7 +14,7 @@ from torch import Tensor
 from samc.completion import Completion, parse_completion, unchanged
 from samc.config import setting
 from samc.learners.base import StepStats
-from samc.learners.best import BestSettings
+from samc.learners.completing import CompletionSettings
 from samc.learners.gem import choose_rule
 from samc.learners.inputs import Images, Labels, TaskId, as_labels
 from samc.learners.rehearsal import RehearsalLearner
@@ -30,7 +30,7 @@ SALIENCY_BATCH = 250
 
 
 @dataclass(frozen=True, kw_only=True)
-class SAMCSettings(BestSettings):
+class SAMCSettings(CompletionSettings):
     """Settings of SAMC. The defaults did best in a budget of bytes; --preset paper is the paper's SAMC."""
 
     replay: str = setting("er", "how memory is used", choices=tuple(RULES))
@@ -45,21 +45,14 @@ class SAMCSettings(BestSettings):
     saliency_mode: str = setting(
         "eval", "mode of the network under Grad-CAM; train moves statistics", choices=("eval", "train")
     )
-    completion: str = setting(
-        "zero",
-        "what fills dropped pixels: zero, telea, navier-stokes, autoencoder, or a rule and it: telea+autoencoder",
-    )
-    autoencoder_output: str = setting(
-        "correction", "what the autoencoder paints after a rule", choices=("whole", "correction")
-    )
-    autoencoder_steps: int = setting(100, "SGD steps of the autoencoder after each task", least=0)
-    autoencoder_lr: float = setting(0.1, "step size of the autoencoder", above=0)
 
     def idle(self) -> dict[str, str]:
+        found = super().idle()
         if self.replay != "er":
-            return super().idle()
-        cone = ("memory_strength", "constraints", "reference_precision")
-        return dict.fromkeys(cone, "with --replay er; add --replay gem, or leave it out")
+            return found
+        cone, of_cone = ("memory_strength", "constraints", "reference_precision"), ("replay_weight", "replay_current")
+        found = {name: remedy for name, remedy in found.items() if name not in of_cone}
+        return found | dict.fromkeys(cone, "with --replay er; add --replay gem, or leave it out")
 
 
 class SAMC(RehearsalLearner):
@@ -73,15 +66,11 @@ class SAMC(RehearsalLearner):
         self.rule = choose_rule(self.settings.replay, self.settings)
         target, mode = self.settings.saliency_target, self.settings.saliency_mode  # of Grad-CAM
         self.explained = {"model": self.model, "target": target, "mode": mode, "infer": self.engine.features}
-        fill, learnt = parse_completion(self.settings.completion)
+        fill, _ = parse_completion(self.settings.completion)
         if self.stored.codec.gist:
             fill = unchanged  # a gist is better than any guess: completion starts from it
-        self.autoencoder: InpaintingAutoencoder | None = None
-        if learnt:
-            # alone it paints the whole picture; after a rule it may also learn a correction: docs/fidelity.md
-            residual = self.settings.autoencoder_output == "correction" and self.settings.completion != "autoencoder"
-            channels = self.image_shape[0]
-            self.autoencoder = InpaintingAutoencoder(channels, residual=residual, seed=self.seed).to(self.device)
+        made = self.settings.autoencoder(self.image_shape[0], self.seed)
+        self.autoencoder: InpaintingAutoencoder | None = made and made.to(self.device)
         self.completion = Completion(fill, self.autoencoder, self.device)
         self.bent_masks = 0
 
