@@ -1,6 +1,5 @@
 """What SAMC's best preset is worth: each of its parts, each budget of bytes, and saliency itself."""
 
-from collections import ChainMap
 from dataclasses import replace
 from typing import Any
 
@@ -55,7 +54,7 @@ PARTS = (
     all_but("old heads held", HELD),
 )
 
-TAKES = {
+TAKES: dict[str, tuple[dict[str, Any], ...]] = {
     "er": (AVERAGE, FLIPS, REPLAY, CURRENT, HELD),
     "der": (AVERAGE, FLIPS, {"replay_size": 30}, HELD),
     "mer": (AVERAGE, FLIPS, REPLAY, CURRENT, HELD),
@@ -64,7 +63,12 @@ TAKES = {
 }
 # what a rival can use of the parts; the rest has no meaning for it, or is its own already
 RIVALS_WITH_PARTS = tuple(
-    Variant(f"{model}, with the parts", model, {"codec": "auto", **dict(ChainMap(*parts))}, preset="best")
+    Variant(
+        f"{model}, with the parts",
+        model,
+        {"codec": "auto", **{name: value for part in parts for name, value in part.items()}},
+        preset="best",
+    )
     for model, parts in TAKES.items()
 )
 
