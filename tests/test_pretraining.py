@@ -26,10 +26,6 @@ encode = InpaintingAutoencoder.encode
 START = WHOLE | {"autoencoder_start": "pretrained", "autoencoder_steps": 0}
 
 FOLDER = Path(samc.__file__).parent / "models"
-needs_weights = pytest.mark.skipif(
-    not all((FOLDER / f"autoencoder-{name}.safetensors").exists() for name in PRETRAINED.values()),
-    reason="the package's weights have not been made yet: samc pretrain",
-)
 
 
 def waves(count, side=16, seed=0):
@@ -110,7 +106,6 @@ def test_grey_images_are_refused():
         samc.SAMC(2, (1, 16, 16), **START)
 
 
-@needs_weights
 @pytest.mark.parametrize("start", PRETRAINED)
 def test_shipped_weights_fill_the_network_and_say_where_they_come_from(start):
     before, after = InpaintingAutoencoder(3).state_dict(), shipped(start).state_dict()
@@ -120,7 +115,6 @@ def test_shipped_weights_fill_the_network_and_say_where_they_come_from(start):
     assert origin["dataset"] == f"split-{PRETRAINED[start]}"
 
 
-@needs_weights
 def test_a_learner_starts_from_them_and_leaves_them_alone():
     learner = samc.SAMC(6, (3, 12, 12), **START)
     for task in list(coloured_squares(tasks=2, per_class=10)):
@@ -139,7 +133,6 @@ def test_a_learner_starts_from_them_and_leaves_them_alone():
     assert same(drawn.autoencoder.state_dict(), shipped().state_dict())
 
 
-@needs_weights
 def test_steps_on_the_stream_move_them():
     learner = samc.SAMC(6, (3, 12, 12), **START | {"autoencoder_steps": 2})
     (task, *_) = coloured_squares(tasks=1, per_class=10)
@@ -148,7 +141,6 @@ def test_steps_on_the_stream_move_them():
     assert not same(learner.autoencoder.state_dict(), shipped().state_dict())
 
 
-@needs_weights
 def test_a_correction_has_no_pretrained_weights():
     with pytest.raises(ConfigError, match="paints the whole image; add --autoencoder-output whole"):
         samc.SAMC(2, (3, 16, 16), **START | {"autoencoder_output": "correction"})
@@ -176,7 +168,6 @@ def test_no_stream_gets_weights_that_have_seen_it():
         start_for("pretrained-cifar100", "split-cifar100")
 
 
-@needs_weights
 def test_a_run_on_cifar10_is_built_with_cifar100s():
     stream = coloured_squares(tasks=1, per_class=10)
     config, _ = configure({"model": "samc", **START})
@@ -197,13 +188,11 @@ def gain(images, start):
     return psnr(errors[1]) - psnr(errors[0])
 
 
-@needs_weights
 def test_they_are_better_than_telea_on_the_embedded_stream():
     images = samc.streams.split_synthetic(n_tasks=1)[0].test_x[:200]
     assert gain(np.ascontiguousarray(images.numpy()), "pretrained") > 0.3
 
 
-@needs_weights
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "folder"), [
     ("split-cifar10", "cifar-10-batches-bin"),
