@@ -200,8 +200,9 @@ def test_they_are_better_than_telea_on_the_embedded_stream():
     ("split-mini-imagenet", "mini-imagenet"),
 ])  # fmt: skip
 def test_they_are_better_than_telea_on_real_images(name, folder):
-    stream = samc.streams.open_stream(name, data_dir=real_data(folder), n_tasks=2, tested_on="held-out")
-    images = torch.cat([task.test_x[:100] for task in stream])
+    """Over all classes: single ones, such as fish before plain water, leave less to guess."""
+    stream = samc.streams.open_stream(name, data_dir=real_data(folder), tested_on="held-out")
+    images = torch.cat([task.test_x[: 400 // len(stream.tasks)] for task in stream])
     assert gain(np.ascontiguousarray(images.numpy()), start_for("pretrained", name)) > 0.5
 
 
