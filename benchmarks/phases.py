@@ -27,8 +27,8 @@ CLAIM = "SAMC's own phases cost little beside the gradients that GEM needs as we
 
 def learnt(data: Path | None, device: torch.device, steps: int, **cut: Any) -> RunRecord:
     """A run of SAMC with GEM's replay; `steps` are the autoencoder's, `cut` is how much of the stream it sees."""
-    name, preset = ("split-cifar100", "paper") if data else ("split-synthetic", "auto")
-    settings = {"model": "samc", "dataset": name, "preset": preset, "replay": "gem", "autoencoder_steps": steps}
+    name = "split-cifar100" if data else "split-synthetic"
+    settings = {"model": "samc", "dataset": name, "preset": "paper", "autoencoder_steps": steps}
     config, _ = configure(settings)
     stream = open_stream(name, data_dir=data, **cut)
     return run(stream, build(config, stream, device), config=config.as_dict())

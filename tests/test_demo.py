@@ -1,4 +1,4 @@
-"""The demo, cut small: equal bytes, three records, and a picture whose columns are what memory really holds."""
+"""The demo, cut small: equal bytes, four records, and a picture whose columns are what memory really holds."""
 
 from functools import partial
 
@@ -28,8 +28,10 @@ def test_the_demo_leaves_records_and_a_picture(small, tmp_path, monkeypatch, cap
             main(["demo", "--out", "out", "--device", "cpu"])
         assert not exit_.value.code
     out = capsys.readouterr().out
-    records = {name: RunRecord.load(tmp_path / "out" / name) for name in demo.MODELS}
-    assert records["gem"].memory["budget_bytes"] == records["samc"].memory["budget_bytes"] == 30_730
+    folders = ("finetune", "gem", "samc-as-in-the-paper", "samc-best")
+    records = dict(zip(demo.METHODS, (RunRecord.load(tmp_path / "out" / name) for name in folders), strict=True))
+    budgets = {records[name].memory["budget_bytes"] for name in ("gem", demo.PAPER, demo.BEST)}
+    assert budgets == {30_730}
     assert len({str(record.fingerprint) for record in records.values()}) == 1
     for name, record in records.items():
         assert name in out
@@ -59,4 +61,4 @@ def test_what_the_picture_shows_is_what_memory_holds(small):
         kept = np.broadcast_to(image.mask[..., None], image.truth.shape)
         np.testing.assert_allclose(image.completed[kept], image.truth[kept], atol=1e-6)
         assert image.nbytes == 2 + 5 * image.mask.sum() + 1
-    assert set(records) == set(demo.MODELS)
+    assert set(records) == set(demo.METHODS)

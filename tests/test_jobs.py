@@ -29,7 +29,6 @@ from samc.experiments.record_store import CLAIM, RecordStore, is_of_job
 from samc.learners.rehearsal import MemorySettings
 from samc.learners.samc import SAMC
 from samc.memory import EpisodicMemory
-from toys import PLAIN
 
 CPU = torch.device("cpu")
 FILE = Path(tempfile.gettempdir()) / f"samc-tiny-{os.getpid()}.npz"
@@ -90,7 +89,7 @@ def test_a_job_has_a_place_of_its_own():
 
 @pytest.mark.slow
 def test_files_next_to_the_record():
-    job = tiny("samc", autoencoder_steps=1, **PLAIN)
+    job = tiny("samc", preset="paper", autoencoder_steps=1)
     end = learn(replace(job, keep_memory=True, pictures=True, diagnose=True), None, CPU)
     assert set(end.files) == {"memory.samc", "pictures.npz"}
     assert end.record.diagnosis is not None

@@ -713,7 +713,7 @@ def test_a_state_without_an_average_does_not_fit_a_learner_with_one():
         ("finetune", {"replay_size": 5}, "finetune has no --replay-size"),
         ("finetune", {"average": 1.0}, r"average is in \[0, 1\), got 1.0; 0.99 is a good start"),
         ("finetune", {"average": -0.1}, r"average is in \[0, 1\), got -0.1"),
-        ("er", {"average": 0.9, "distil": -1.0}, "distil is at least 0, got -1.0; 0.5 is a good start"),
+        ("er", {"average": 0.9, "distil": -1.0}, "distil is at least 0, got -1.0; 1 is a good start"),
         ("er", {"replay_size": -1}, "replay-size is at least 0, got -1"),
         ("er", {"replay_weight": -0.5}, "replay-weight is at least 0, got -0.5; 1 is a good start"),
         ("er", {"replay_weight": float("nan")}, "replay-weight is at least 0, got nan"),

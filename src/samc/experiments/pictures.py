@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from samc.errors import ConfigError
 from samc.learners.base import Learner, StepStats
 from samc.learners.samc import SAMC
 from samc.memory.selection import MAX_LEVEL, upsampled
@@ -40,6 +41,8 @@ class PictureCollector(Watcher):
         self.seen: dict[int, deque[tuple[Tensor, np.ndarray]]] = {}
 
     def begin(self, stream: Stream, learner: Learner, steps: Sequence[int]) -> None:
+        if not isinstance(learner, SAMC) or not learner.stored.codec.selective or learner.settings.keeps != "newest":
+            raise ConfigError("pictures show the pixels kept of the newest images; use SAMC with --preset paper")
         self.stream, self.learner = stream, learner
 
     def step(self, task: Task, number: int, x: Tensor, stats: StepStats) -> None:

@@ -32,6 +32,8 @@ COLUMNS = (
     Column("images"),
     Column("seconds", "seconds_mean"),
 )
+MOST_TELLING = 5
+# settings that a row is named by, if its preset can stand for them
 
 
 @dataclass(frozen=True)
@@ -100,10 +102,16 @@ def method_rows(records: Sequence[RunRecord]) -> dict[str, list[MethodRow]]:
 
 
 def telling_name(row: MethodRow, rows: Sequence[MethodRow]) -> str:
-    """The method, and whatever of its settings, or its machine, tells it from the table's other rows of that method."""
-    alike = [settings_of(other.records[0]) for other in rows if other.method == row.method]
-    own = settings_of(row.records[0])
+    """The method, and whatever of its settings, or its machine, tells it from the table's other rows of that method.
+
+    Where many settings do, and no two rows have the same preset, its name is enough.
+    """
+    mine, others = row.records[0], [other.records[0] for other in rows if other.method == row.method]
+    alike, own = [settings_of(other) for other in others], settings_of(mine)
+    presets = [other.config.get("preset") for other in others]
     telling = [name for name, value in own.items() if any(other.get(name) != value for other in alike)]
+    if len(telling) > MOST_TELLING and None not in presets and len(set(presets)) == len(presets):
+        return f"{row.method} preset {mine.config['preset']}"
     return " ".join([row.method, *(f"{name} {own[name]}" for name in telling)])
 
 
