@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from samc.clock import Clock
-from samc.config import flag
+from samc.config import before_they_were, flag
 from samc.engine import Batch
 from samc.errors import ConfigError
 from samc.experiments.claims import SHORT_STEP, MemoryClaims, StepClaims, examine_memory, examine_step
 from samc.learners.base import Learner, StepStats
+from samc.learners.rehearsal import KeepingSettings
 from samc.learners.samc import SAMC
 from samc.models import Classifier
 from samc.protocol import Watcher
@@ -25,15 +26,7 @@ from samc.streams.base import Stream, Task
 STEPS_PER_TASK = 5
 # how many steps of each task after the first are measured, the first and the last among them
 
-PLAIN = {
-    "keeps": "newest",
-    "average": 0.0,
-    "augment": "none",
-    "distil": 0.0,
-    "replay_size": 0,
-    "replay_weight": 0.0,
-    "replay_current": False,
-}
+PLAIN = {"keeps": "newest", **before_they_were(KeepingSettings)}
 # what the claims are about: true images go as the memory's do, and a step is that of one gradient on these very images
 
 NOTES = {

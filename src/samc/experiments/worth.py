@@ -3,18 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
+from samc.config import before_they_were
 from samc.experiments.specification import Variant
+from samc.learners.rehearsal import KeepingSettings
 from samc.memory import Budget, codec_for
 
-NO_PART: dict[str, Any] = {
-    "keeps": "sample",  # in every row: it is no part of this question
-    "average": 0.0,
-    "augment": "none",
-    "distil": 0.0,
-    "replay_size": 0,
-    "replay_weight": 0.0,
-    "replay_current": False,
-}
+NO_PART: dict[str, Any] = {"keeps": "sample", **before_they_were(KeepingSettings)}
+# as it was before there were any; a sample is kept in every row, and no part of this question
 AVERAGE = {"average": 0.99}
 FLIPS = {"augment": "flip"}
 REPLAY = {"replay_size": 30, "replay_weight": 1.0}
