@@ -20,7 +20,7 @@ from samc.memory.audit import audit
 from samc.memory.container import container_bytes
 from samc.memory.file import load
 from test_memory_file import content, mutated
-from toys import Replaying, coloured_squares, random_batch
+from toys import Replaying, coloured_squares, losses_of, random_batch
 
 SHAPE = (3, 12, 12)
 TASKS = ((0, 1), (2, 3), (4, 5))
@@ -230,14 +230,7 @@ def test_images_that_arrive_a_step_late_as_on_a_gpu_change_nothing_that_a_state_
 def test_a_step_that_was_recorded_is_the_same_step(settings):
     plain, recorded = (samc.DER(6, SHAPE, lr=0.02, buffer_size=3, **settings) for _ in range(2))
     recorded.engine.graphs = recorder = Replaying()
-    losses = {plain: [], recorded: []}
-    for subject, seen in losses.items():
-        for step in range(8):  # so that the first task's head grows after it has been recorded
-            seen.append(subject.observe(*random_batch(5, SHAPE, (0,), seed=step), 0).loss)
-        for task in coloured_squares(per_class=25):
-            seen += [subject.observe(x, y, task.id).loss for x, y in task.batches(5)]
-            subject.end_task(task)
-    assert torch.equal(*(torch.stack(seen) for seen in losses.values()))
+    assert torch.equal(losses_of(plain, first_steps=8), losses_of(recorded, first_steps=8))
     assert torch.equal(parameters(plain), parameters(recorded))
     assert plain.memory.state_dict() == recorded.memory.state_dict()
     assert sum(tape.replays for tape in recorder.tapes) > 30

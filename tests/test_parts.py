@@ -623,7 +623,7 @@ def test_the_average_is_weighed_beside_the_memory(name, given):
 
 @pytest.mark.parametrize("given", [{}, {"replay_current": True, "augment": "flip"}], ids=["plain", "parts"])
 def test_work_that_a_gpu_puts_off_draws_in_the_same_order(given):
-    """A sample is drawn from the generator that steps draw from: looking at a run must not change it."""
+    """Images may arrive in a sample a step late: looking at a run must not change it."""
     stream = coloured_squares(per_class=10, side=8)
     at_once, later, looked_at = (learner("samc", keeps="sample", codec="raw", buffer_size=2, **given) for _ in range(3))
     for subject in (later, looked_at):

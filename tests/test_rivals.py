@@ -25,7 +25,7 @@ from samc.learners.sampling import sample
 from samc.models import Classifier, EnergyHeads, Features, InpaintingAutoencoder, ReducedResNet18
 from samc.projection import project
 from test_learners import PAPER, SHAPE, TASKS, learner, parameters
-from toys import Replaying, coloured_squares, random_batch
+from toys import Replaying, coloured_squares, losses_of, random_batch
 
 
 class TwoParameters(Classifier):
@@ -576,19 +576,13 @@ def test_a_step_that_was_recorded_is_the_same_step(name, settings, replayed, mon
         for subject in (plain, recorded):
             subject.adam.optimiser.param_groups[0]["capturable"] = True
     recorded.engine.graphs = recorder = Replaying()
-    losses = {plain: [], recorded: []}
-    for subject, seen in losses.items():
-        for step in range(4):  # so that the first task's head grows after it has been recorded
-            seen.append(subject.observe(*random_batch(5, SHAPE, (0,), seed=step), 0).loss)
-        for task in coloured_squares(per_class=25):
-            seen += [subject.observe(x, y, task.id).loss for x, y in task.batches(5)]
-            subject.end_task(task)
-    assert torch.equal(*(torch.stack(seen) for seen in losses.values()))
+    assert torch.equal(losses_of(plain, first_steps=4), losses_of(recorded, first_steps=4))
     assert torch.equal(parameters(plain), parameters(recorded))
     assert plain.memory_report() == recorded.memory_report()
     if name == "eec":
         for task in range(3):
-            assert torch.equal(*(subject.paint(task, torch.Generator().manual_seed(0)).x for subject in losses))
+            painted = [one.paint(task, torch.Generator().manual_seed(0)).x for one in (plain, recorded)]
+            assert torch.equal(*painted)
     assert sum(tape.replays for tape in recorder.tapes) == replayed
     kernels = {kernel._schema.name for tape in recorder.tapes for kernel, *_ in tape.kernels}
     assert len(kernels) > 20

@@ -78,6 +78,15 @@ class Tape(TorchDispatchMode):
                     place.copy_(value)
 
 
+def losses_of(learner, first_steps: int) -> torch.Tensor:
+    """Of every step of a toy stream, after some on one class: the first task's head grows once it has been recorded."""
+    losses = [learner.observe(*random_batch(5, classes=(0,), seed=step), 0).loss for step in range(first_steps)]
+    for task in coloured_squares(per_class=25):
+        losses += [learner.observe(x, y, task.id).loss for x, y in task.batches(5)]
+        learner.end_task(task)
+    return torch.stack(losses)
+
+
 class Replaying(CudaGraphCache):
     """A cache that records here as on a GPU: what is replayed asks nothing of Python."""
 

@@ -60,8 +60,7 @@ class Average:
         return {"model": copy.deepcopy(self.model.state_dict()), "steps": self.steps}
 
     def load_state_dict(self, state: dict[str, Any], num_classes: int) -> None:
-        if self.model.heads.grows and num_classes > self.model.heads.num_classes:
-            self.model.heads.grow(num_classes)
+        self.model.heads.fit(num_classes)
         self.model.load_state_dict(state["model"])
         self.steps = state["steps"]
         self.refresh()

@@ -321,8 +321,7 @@ class NetworkLearner(Inputs):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if self.average and state["average"] is None:
             raise ConfigError("the state has no average of the network, as this learner does; make it with average=0")
-        if self.model.heads.grows and state["num_classes"] > self.model.heads.num_classes:
-            self.model.heads.grow(state["num_classes"])
+        self.model.heads.fit(state["num_classes"])
         self.model.load_state_dict(state["model"])
         if self.average:
             self.average.load_state_dict(state["average"], state["num_classes"])

@@ -54,6 +54,11 @@ class Heads(nn.Module):
         for task in tasks or tuple(self.ordered):
             self.ordered.pop(task, None)
 
+    def fit(self, count: int) -> None:
+        """Have room for so many classes, if heads grow."""
+        if self.grows and count > self.num_classes:
+            self.grow(count)
+
     @torch.no_grad()
     def grow(self, count: int) -> None:
         """More classes: old ones keep their parameters; new ones depend on the seed and on how many there were."""
