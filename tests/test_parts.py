@@ -731,3 +731,15 @@ def test_a_switch_on_the_command_line_is_the_setting(flags, command):
     code, out, err = command("run", "--model", "gem", "--device", "cpu", *flags)
     assert (code, out) == (2, "")
     assert err == "samc: --replay-current does nothing where memory only constrains a step; leave it out\n"
+
+
+@pytest.mark.parametrize(("name", "given"), [*VARIANTS, ("der", {}), ("lwf", {}), ("ewc", {}), ("ebm", {})])
+def test_with_every_part_on_the_steps_that_a_gpu_records_are_the_steps_of_a_cpu(name, given):
+    """Its engine's plain way, which is recorded and joins the batches of several tasks."""
+    parts = every_part(name, given) | {"augment": "flip"}
+    plain, recorded = (learner(name, **parts) for _ in range(2))
+    recorded.engine.device, recorded.engine.graphs = torch.device("cuda"), Replaying()
+    for place, (x, y, task) in enumerate(batches(6)):
+        expected, found = (float(subject.observe(x, y, task).loss) for subject in (plain, recorded))
+        assert found == pytest.approx(expected, rel=1e-4), (place, task)
+    assert sum(tape.replays for tape in recorded.engine.graphs.tapes) > 20

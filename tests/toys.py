@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from samc.engine.graphs import Constants, CudaGraphCache
 from samc.experiments.worth import NO_PART
@@ -71,11 +71,16 @@ class Tape(TorchDispatchMode):
     @torch.no_grad()
     def replay(self):
         self.replays += 1
-        for kernel, args, kwargs, found in self.kernels if self.replays else ():
+        for kernel, args, kwargs, found in unversioned(self.kernels) if self.replays else ():
             for place, value in zip(tree_leaves(found), tree_leaves(kernel(*args, **kwargs)), strict=True):
                 # where it lies elsewhere it is neither a view nor written in place
                 if isinstance(place, torch.Tensor) and place.data_ptr() != value.data_ptr():
                     place.copy_(value)
+
+
+def unversioned(values):
+    """The same, with tensors whose versions nobody sees: a GPU writes behind torch's back."""
+    return tree_map(lambda value: value.data if isinstance(value, torch.Tensor) else value, values)
 
 
 def losses_of(learner, first_steps: int) -> torch.Tensor:

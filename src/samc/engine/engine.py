@@ -96,7 +96,7 @@ class Engine:
             given = (held.teacher.model, held.weights) if held else None
             return plain.gradient(self.model, batches, weights, given)
         x, y, masks = self.model.joined(batches)
-        shares = equal_shares(y) if weights is None else weights.to(self.device) / len(y)
+        shares = equal_shares(y) if weights is None else weights.to(y.device) / len(y)
         teacher, classes = (held.teacher, (held.weights,)) if held else (None, ())
         inputs = x, y, masks, shares, *classes
         if self.folding is None:
@@ -118,6 +118,9 @@ class Engine:
         precisions = (*[self.precision] * len(memories), "float32")
         if self.device.type == "cpu":
             return self.on_cpu(groups, sizes, precisions)
+        if not memories:
+            g, loss = self.gradient([batch])
+            return g[None], loss
         parts = [part for group in memories for part in group]
         known = [self.model.heads.version, *(id(values) for part in parts for values in part)]
         if known != self.known:  # which stays the same for a whole task

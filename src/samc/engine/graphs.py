@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 MOST_CONSTANTS = 64
 MOST_GRAPHS = 8
@@ -80,6 +81,7 @@ class CudaGraphCache:
                 mine.copy_(now)
                 recorded.sources[place] = now, now._version
         recorded.graph.replay()
+        increment_version(recorded.outputs)  # a replay writes behind torch's back, and what it wrote may go in again
         return recorded.outputs
 
     def record(
