@@ -70,8 +70,8 @@ class Settings:
         """Settings that do nothing beside the others, and what to do about it; giving one of them is refused."""
         return {}
 
-    def on(self, stream: str) -> "Settings":
-        """The same for a stream of this name, where one of them means something else there; most do not."""
+    def on(self, stream: str, source: str) -> "Settings":
+        """The same for a stream of this name and source, where one of them means something else there; most do not."""
         return self
 
     def as_dict(self) -> dict[str, Any]:

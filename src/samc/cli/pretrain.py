@@ -9,22 +9,25 @@ from rich.console import Console
 from samc.cli.progress import add_bar, live_progress
 from samc.device import choose
 from samc.errors import OutputError
-from samc.experiments.pretraining import BATCH, ENLARGED, LR, STEPS, as_file, training_images
+from samc.experiments.pretraining import BATCH, ENLARGED, EVERY, LR, PATIENCE, STEPS, as_file, training_images
 from samc.experiments.pretraining import pretrain as learn
 from samc.files import write_whole
 from samc.streams import open_stream
 
 SUFFIX = ".safetensors"
-SHOWN = 100
-# the loss on screen is the mean over so many steps
 
 
 def pretrain(
     out: Annotated[Path, typer.Option(help=f"the file to write, {SUFFIX}; one that is there is left alone")],
-    dataset: Annotated[str, typer.Option(help="whose training images to learn from; samc run --help names them")],
-    steps: Annotated[int, typer.Option(min=1, help="steps of Adam")] = STEPS,
+    images: Annotated[
+        str, typer.Option(metavar="DATASET", help="whose training images to learn from; samc run --help names them")
+    ],
+    steps: Annotated[int, typer.Option(min=1, help="the most steps of Adam, if it improves all the time")] = STEPS,
+    patience: Annotated[
+        int, typer.Option(min=1, help=f"it ends after so many times {EVERY} steps in which it has not improved")
+    ] = PATIENCE,
     batch_size: Annotated[int, typer.Option(min=4, help="images per step")] = BATCH,
-    lr: Annotated[float, typer.Option(help="the highest step size: it rises to it and falls again")] = LR,
+    lr: Annotated[float, typer.Option(help="the first step size; it is halved when it no longer helps")] = LR,
     enlarged: Annotated[
         int, typer.Option(min=0, help="a side in pixels to which every second batch is resized")
     ] = ENLARGED,
@@ -35,15 +38,16 @@ def pretrain(
     """Train SAMC's inpainting autoencoder on one data set, to complete the images of another.
 
     Images are masked at random, about as Grad-CAM masks them, and filled by Telea's rule; the autoencoder learns to
-    paint them whole. The package's own weights are those of the first two commands; --autoencoder-start uses them.
+    paint them whole until it no longer improves on a tenth of them, which it never learns from. What did best on that
+    tenth is written; samc run --autoencoder FILE uses it.
 
     Examples:
 
-      samc pretrain --dataset split-cifar10 --out cifar10.safetensors
+      samc pretrain --images split-cifar100 --out cifar100.safetensors
 
-      samc pretrain --dataset split-cifar100 --out cifar100.safetensors
+      samc pretrain --images folder:pictures --out own.safetensors
 
-      samc pretrain --dataset folder:pictures --steps 2000 --out own.safetensors
+      samc run --preset paper --autoencoder own.safetensors --autoencoder-output whole
     """
     if out.suffix != SUFFIX:
         raise OutputError(f"--out is a file's name that ends in {SUFFIX}, got {out}")
@@ -52,31 +56,28 @@ def pretrain(
     if not out.parent.is_dir():
         raise OutputError(f"there is no folder {out.parent}; make it, or choose another --out")
     where = choose(device)
-    stream = open_stream(dataset, data_dir=data_dir)
-    images = training_images(stream)
-    console, losses = Console(markup=False, highlight=False), list[float]()
+    stream = open_stream(images, data_dir=data_dir)
+    pictures = training_images(stream)
+    console = Console(markup=False, highlight=False)
     with live_progress(console) as progress:
-        move = add_bar(progress, f"autoencoder on {dataset}")
+        move = add_bar(progress, f"autoencoder on {stream.name}")
 
-        def tell(step: int, loss: float) -> None:
-            losses.append(loss)
-            if step % SHOWN == 0 or step == steps:
-                move(completed=step / steps, status=f"error on dropped pixels {mean(losses):.4f}")
+        def tell(step: int, error: float) -> None:
+            move(completed=step / steps, status=f"error on held-out images {error:.4f}")
 
-        how: dict[str, Any] = {"steps": steps, "batch_size": batch_size, "lr": lr, "enlarged": enlarged, "seed": seed}
-        learnt = learn(images, **how, device=where, tell=tell)
-    origin = {"dataset": dataset, "source": stream.source, "images": len(images), "shape": list(stream.image_shape)}
-    content = as_file(learnt, **origin, **how, error=round(mean(losses), 5))
+        how: dict[str, Any] = {"patience": patience, "batch_size": batch_size, "lr": lr, "enlarged": enlarged}
+        learnt = learn(pictures, steps=steps, **how, seed=seed, device=where, tell=tell)
+    origin = {"dataset": stream.name, "source": stream.source, "shape": list(stream.image_shape)}
+    counts = {"images": len(pictures), "held_out": learnt.held_out, "most_steps": steps, "steps": learnt.steps}
+    best = {"best_step": learnt.best_step, "error": round(learnt.error, 5)}
+    content = as_file(learnt.autoencoder, **origin, **counts, **best, **how, seed=seed)
     try:
         write_whole(out, content, replace=False)
     except FileExistsError:
         raise OutputError(f"{out} has come to be meanwhile; choose another --out") from None
+    ended = "it no longer improved" if learnt.steps < steps else "as many as were asked for"
     console.print(
-        f"weights: {out}, {len(content):,} bytes; mean squared error on dropped pixels {mean(losses):.4f}",
+        f"weights: {out}, {len(content):,} bytes, of step {learnt.best_step:,} of {learnt.steps:,} ({ended}); mean "
+        f"squared error on dropped pixels of {learnt.held_out:,} held-out images {learnt.error:.4f}",
         soft_wrap=True,
     )
-
-
-def mean(losses: list[float]) -> float:
-    last = losses[-SHOWN:]
-    return sum(last) / len(last)

@@ -57,7 +57,7 @@ def build(config: RunConfig, stream: Stream, device: torch.device) -> NetworkLea
     # the terms of a comparison make sense for a method without a memory too
     shape, classes = stream.image_shape, stream.num_classes
     budget_of(shape, classes, config.buffer_size, config.accounting, config.memory_bytes)  # type: ignore[arg-type]
-    settings = config.settings.on(stream.name).as_dict()
+    settings = config.settings.on(stream.name, stream.source).as_dict()
     for name in config.settings.idle():
         del settings[name]
     return method(config.model)(

@@ -1,12 +1,14 @@
 """The settings of SAMC's completion, and the autoencoder that they describe."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from samc.completion import parse_completion
 from samc.config import setting
 from samc.learners.best import BestSettings
 from samc.models import InpaintingAutoencoder
-from samc.models.pretrained import PRETRAINED, load_pretrained, start_for
+from samc.models.pretrained import STREAM, load_pretrained, start_for, with_digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,11 +19,10 @@ class CompletionSettings(BestSettings):
         "zero",
         "what fills dropped pixels: zero, telea, navier-stokes, autoencoder, or a rule and it: telea+autoencoder",
     )
-    autoencoder_start: str = setting(
-        "drawn",
-        "the autoencoder's weights at first, at random or learnt from images that are not the stream's",
-        choices=("drawn", *PRETRAINED),
-        before="drawn",
+    autoencoder: str = setting(
+        "stream",
+        "where its weights come from: the stream alone (stream), other images (pretrained), or a FILE of samc pretrain",
+        before="stream",
     )
     autoencoder_output: str = setting(
         "correction", "what the autoencoder paints after a rule", choices=("whole", "correction")
@@ -32,12 +33,20 @@ class CompletionSettings(BestSettings):
     def idle(self) -> dict[str, str]:
         if self.completion.endswith("autoencoder"):
             return super().idle()
-        return super().idle() | {"autoencoder_start": "without an autoencoder; add --completion telea+autoencoder"}
+        return super().idle() | {"autoencoder": "without an autoencoder; add --completion telea+autoencoder"}
 
-    def on(self, stream: str) -> "CompletionSettings":
-        return replace(self, autoencoder_start=start_for(self.autoencoder_start, stream))
+    @classmethod
+    def made(
+        cls, given: Mapping[str, Any], method: str, preset: Mapping[str, Any] | None = None
+    ) -> "CompletionSettings":
+        """With a file's digest, so that a record names one content of it."""
+        settings = super().made(given, method, preset)
+        return replace(settings, autoencoder=with_digest(settings.autoencoder))
 
-    def autoencoder(self, channels: int, seed: int) -> InpaintingAutoencoder | None:
+    def on(self, stream: str, source: str) -> "CompletionSettings":
+        return replace(self, autoencoder=start_for(self.autoencoder, stream, source))
+
+    def make_autoencoder(self, channels: int, seed: int) -> InpaintingAutoencoder | None:
         """As the settings have it, or None where completion is a rule alone."""
         _, learnt = parse_completion(self.completion)
         if not learnt:
@@ -45,6 +54,6 @@ class CompletionSettings(BestSettings):
         # alone it paints the whole picture; after a rule it may also learn a correction: docs/fidelity.md
         residual = self.autoencoder_output == "correction" and self.completion != "autoencoder"
         made = InpaintingAutoencoder(channels, residual=residual, seed=seed)
-        if self.autoencoder_start in PRETRAINED:
-            load_pretrained(made, self.autoencoder_start)
+        if self.autoencoder != STREAM:
+            load_pretrained(made, self.autoencoder)
         return made

@@ -69,7 +69,7 @@ class SAMC(RehearsalLearner):
         fill, _ = parse_completion(self.settings.completion)
         if self.stored.codec.gist:
             fill = unchanged  # a gist is better than any guess: completion starts from it
-        made = self.settings.autoencoder(self.image_shape[0], self.seed)
+        made = self.settings.make_autoencoder(self.image_shape[0], self.seed)
         self.autoencoder: InpaintingAutoencoder | None = made and made.to(self.device)
         self.completion = Completion(fill, self.autoencoder, self.device)
         self.bent_masks = 0
