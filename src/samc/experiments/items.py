@@ -71,6 +71,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "explains the predicted class": {"saliency_target": "predicted"},
     "saliency in train mode": {"saliency_mode": "train"},
     "both, as the authors' code does": {"saliency_target": "predicted", "saliency_mode": "train"},
+    "train mode, statistics put back": {"saliency_mode": "batch"},
+    "predicted class, train mode, statistics put back": {"saliency_target": "predicted", "saliency_mode": "batch"},
     "margin 0": {"memory_strength": 0.0},
     "margin 1": {"memory_strength": 1.0},
     "lr 0.03": {"lr": 0.03},
