@@ -13,11 +13,14 @@ from record_makers import of_job
 from samc.engine import Engine
 from samc.engine.cuda import Folding
 from samc.errors import ConfigError
+from samc.experiments.items import ITEMS
 from samc.experiments.jobs import learn, make_job
 from samc.experiments.record_store import is_of_job
 from samc.learners import LEARNERS
+from samc.report.reproduction import publish
 from test_engine import batch, model, narrow  # noqa: F401
 from test_learners import SHAPE, TASKS, learner, parameters
+from test_worth import table
 from toys import Replaying, needs_triton, random_batch
 
 RELEASED = {
@@ -213,11 +216,11 @@ def test_a_record_states_it_and_one_from_before_is_of_a_run_without(name):
     assert record.config["replay_one_by_one"] is True
     assert is_of_job(record, job)
     assert not is_of_job(record, make_job(short))
-    old = of_job(make_job(short), 0.5)
+    jobs = {variant.label: job for (_, variant, _), job in ITEMS["released"].jobs(seeds=[0], models=[name]).items()}
+    old = of_job(jobs[name], 0.5)
     for setting in ("replay_one_by_one", "meta_statistics"):
         old.config.pop(setting, None)
-    assert is_of_job(old, make_job(short))
-    assert not is_of_job(old, job)
+    assert {label for label, job in jobs.items() if is_of_job(old, job)} == {name}
 
 
 @pytest.mark.parametrize("name", sorted(set(LEARNERS) - set(RELEASED)))
@@ -253,3 +256,39 @@ def test_looking_whether_a_network_takes_a_single_image_leaves_it_as_it_was():
     before = copy.deepcopy(network.state_dict())
     subject = samc.ER(4, (3, 16, 16), model=network, replay_one_by_one=True)
     assert all(torch.equal(value, before[key]) for key, value in subject.model.backbone.state_dict().items())
+
+
+# -- the table
+
+
+def test_each_row_is_compared_with_its_own_method_as_in_table_1(tmp_path):
+    jobs = ITEMS["released"].jobs()
+    assert len(jobs) == 6 * 5
+    of_table1 = {job.name for job in ITEMS["table1"].jobs(streams=["split-cifar100"]).values()}
+    assert {variant.label for (_, variant, _), job in jobs.items() if job.name in of_table1} == {"er", "mer"}
+    differ = {}
+    plain = {variant.model: job.config.as_dict() for (_, variant, _), job in jobs.items() if variant.against is None}
+    for (_, variant, _), job in jobs.items():
+        changed = {key: value for key, value in job.config.as_dict().items() if value != plain[variant.model][key]}
+        differ[variant.label] = set(changed) - {"seed"}
+    assert differ == {
+        "er": set(),
+        "er, replayed one by one": {"replay_one_by_one"},
+        "er, as released": {"replay_one_by_one", "replay_current"},
+        "mer": set(),
+        "mer, replayed one by one": {"replay_one_by_one"},
+        "mer, as released": {"replay_one_by_one", "replay_current", "meta_statistics"},
+    }
+    gain = {"er, replayed one by one": -0.03, "mer, as released": -0.06}
+    results = {
+        key: of_job(job, 0.5 + 0.01 * key[2] + gain.get(key[1].label, 0.0), seconds={"total": 60.0})
+        for key, job in jobs.items()
+    }
+    publish(ITEMS["released"], results, tmp_path, {})
+    header, _, *rows = table(tmp_path / "released.md")
+    assert header[0] == "method"
+    found = {row[0]: row[4:7] for row in rows}
+    assert list(found) == list(differ)
+    assert found["er, replayed one by one"] == ["er", "5", "−3.00"]
+    assert found["mer, as released"] == ["mer", "5", "−6.00"]
+    assert found["mer"] == ["–", "–", "–"]
