@@ -186,6 +186,7 @@ def test_help_has_examples_and_every_setting(samc):
     assert code == 0
     for word in ("Examples:", "--threshold", "--completion", "--saliency-target", "--buffer-size", "--memory-strength"):
         assert word in out
+    assert "batch is train with statistics put back: eval or train or batch [default: eval]" in " ".join(out.split())
     for word in ("--n-tasks", "--samples-per-task", "--replay", "--accounting", "--device", "--preset", "--data-dir"):
         assert word in out
 

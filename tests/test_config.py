@@ -76,7 +76,7 @@ def test_a_config_survives_a_record():
         ({"accounting": "byte"}, "unknown accounting 'byte': did you mean 'bytes'"),
         ({"replay": "gemm"}, "unknown replay 'gemm': did you mean 'gem'"),
         ({"saliency_target": "labels"}, "unknown saliency-target 'labels': did you mean 'label'"),
-        ({"saliency_mode": "evaluation"}, "unknown saliency-mode 'evaluation'"),
+        ({"saliency_mode": "evaluation"}, "unknown saliency-mode 'evaluation'.*known: eval, train, batch"),
         ({"batch_size": 0}, "batch-size is at least 1, got 0"),
         ({"autoencoder_steps": -1}, "autoencoder-steps is at least 0, got -1"),
         ({"image_size": 999_999}, r"image-size is in \[1, 1024\], got 999999"),

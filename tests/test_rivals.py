@@ -565,6 +565,7 @@ def test_a_restarted_adam_is_a_fresh_one_in_the_same_place():
         ("lwf", {}, 22 + 22),
         ("icarl", {}, 22 + 22),
         ("samc", PAPER | {"autoencoder_steps": 5}, 22 + 6 + 22),
+        ("samc", PAPER | {"autoencoder_steps": 5, "saliency_mode": "batch"}, 22 + 6 + 22),
         ("samc", {"memory_bytes": "1500/task"}, 22 + 22),
     ],
 )

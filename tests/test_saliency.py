@@ -6,8 +6,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from samc.saliency import as_bytes, saliency_map
-from toys import reduced
+from networks import SHAPE as NETWORK_SHAPE
+from networks import make
+from samc.engine import Engine
+from samc.models import Classifier, Heads, in_mode, probe
+from samc.saliency import as_bytes, byte_maps, saliency_map
+from toys import Replaying, reduced
 
 
 def grad_cam(model, x, y, task, target="label"):
@@ -67,6 +71,50 @@ def test_in_train_mode_it_sees_the_batch_as_learning_does_and_statistics_move_on
     assert not model.training
     for (name, mine), theirs in zip(model.named_buffers(), other.buffers(), strict=True):
         assert torch.equal(mine, theirs), name
+
+
+def test_in_batch_mode_maps_are_those_of_train_mode_and_statistics_stay_to_the_bit(generator):
+    model = trained_a_little()
+    with torch.no_grad():
+        model.backbone.stem[1].running_mean[0] = -0.0  # a sum with zero would lose its sign
+    x, y = torch.rand(6, 3, 16, 16, generator=generator), torch.tensor([3, 4, 5, 3, 4, 5])
+    other, before = copy.deepcopy(model), bits(model)
+    assert len(before) == 3 * 20
+    found = saliency_map(model, x, y, 1, "label", "batch")
+    assert torch.equal(found, saliency_map(other, x, y, 1, "label", "train"))
+    assert not torch.equal(found, saliency_map(model, x, y, 1, "label", "eval"))
+    assert bits(model) == before != bits(other)
+
+
+def bits(model):
+    return [buffer.numpy().tobytes() for buffer in model.buffers()]
+
+
+@pytest.mark.parametrize("name", ["biases", "reduced, momentum None", "flattened"])
+def test_statistics_of_any_network_are_put_back_in_batch_mode_in_a_recording_too(name, generator):
+    backbone = make(name)
+    found = probe(backbone, NETWORK_SHAPE)
+    model = Classifier(backbone, Heads(found.width, 2), found)
+    model.heads.assign(0, (0, 1))
+    engine = Engine(model)
+    if name != "reduced, momentum None":  # which looks at the count of batches on the host
+        engine.graphs = Replaying()
+    before = bits(model)
+    for _ in range(5):
+        x, y = torch.rand(4, *NETWORK_SHAPE, generator=generator), torch.tensor([0, 1, 1, 0])
+        how = {"task": 0, "target": "predicted"}
+        (maps,) = engine.recorded(byte_maps, x, y, model=model, mode="batch", **how)
+        assert torch.equal(maps, byte_maps(x, y, model=copy.deepcopy(model), mode="train", **how)[0])
+        assert bits(model) == before
+    assert not engine.graphs.active or [tape.replays for tape in engine.graphs.tapes] == [2]
+
+
+def test_in_batch_mode_statistics_come_back_from_a_failure_too():
+    model = trained_a_little()
+    before = bits(model)
+    with pytest.raises(RuntimeError, match="channels"), in_mode(model, "batch"):
+        [model(torch.rand(2, channels, 32, 32), 0) for channels in (3, 4)]
+    assert bits(model) == before
 
 
 def test_predicted_explains_the_class_that_the_model_would_choose(generator):

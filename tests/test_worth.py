@@ -58,7 +58,7 @@ def table(path):
 
 
 def test_they_are_asked_for_by_name():
-    assert set(BY_NAME) == {"variants", "parts", "frontier", "saliency", "grid"}
+    assert set(BY_NAME) == {"variants", "parts", "released", "frontier", "saliency", "grid"}
     assert not set(ALL) & set(BY_NAME)
 
 

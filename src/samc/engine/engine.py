@@ -6,7 +6,7 @@ same. What a learner calls here says what is computed, never how.
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -86,12 +86,20 @@ class Engine:
         return ()
 
     def gradient(
-        self, batches: Sequence[Batch], weights: Float[Tensor, "b"] | None = None, held: Held | None = None
+        self,
+        batches: Sequence[Batch],
+        weights: Float[Tensor, "b"] | None = None,
+        held: Held | None = None,
+        *,
+        apart: bool = False,
     ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
         """The gradient of the mean loss over all images as one group, and that loss.
 
         `weights`, one per image, scale its loss before the mean is taken. With `held`, logits are held to a teacher's.
+        With `apart` each batch is a group of its own, one after the other; the mean is over all images as before.
         """
+        if apart:
+            return self.gradient_apart(batches, weights, held)
         if self.device.type == "cpu" or self.single_value([sum(len(batch.y) for batch in batches)]):
             given = (held.teacher.model, held.weights) if held else None
             return plain.gradient(self.model, batches, weights, given)
@@ -105,6 +113,21 @@ class Engine:
         function = partial(self.folded, (len(y),), ("float32",), teacher=teacher)
         rows, losses = self.graphs(("one", len(y), teacher), function, *inputs)
         return rows[0], losses[0].clone()
+
+    def gradient_apart(
+        self, batches: Sequence[Batch], weights: Tensor | None, held: Held | None
+    ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
+        """Batch after batch; on a GPU each is recorded by its size."""
+        sizes = [len(batch.y) for batch in batches]
+        parts = [None] * len(sizes) if weights is None else weights.split(sizes)
+        total: Any = 0.0
+        mean: Any = 0.0
+        for batch, own, size in zip(batches, parts, sizes, strict=True):
+            grad, loss = self.gradient([batch], own, held)
+            share = size / sum(sizes)
+            total = total + share * grad  # a copy: the next gradient may lie in the same place
+            mean = mean + share * loss
+        return total, mean
 
     def gradients(
         self, memories: Sequence[Sequence[Batch]], batch: Batch

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from samc.config import with_default
+from samc.config import setting, with_default
 from samc.learners import rules
 from samc.learners.rehearsal import KeepingSettings, RehearsalLearner
 
@@ -14,8 +14,19 @@ class ReservoirSettings(KeepingSettings):
     keeps: str = with_default(KeepingSettings, "keeps", "sample")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ERSettings(ReservoirSettings):
+    """Settings of ER."""
+
+    replay_one_by_one: bool = setting(
+        False,
+        "whether each replayed image goes through the network alone, and batch norm normalises it by itself",
+        before=False,
+    )
+
+
 class ER(RehearsalLearner):
     """θ ← θ − α·∇ mean loss over B ∪ B_M, with B_M drawn uniformly from the memories of past tasks."""
 
-    Settings = ReservoirSettings
+    Settings = ERSettings
     rule = staticmethod(rules.er)

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from samc.config import Terms, setting
 from samc.engine import Batch
+from samc.engine.plain import features_of
+from samc.errors import ConfigError, DataError
 from samc.learners.base import HoldingSettings, NetworkLearner, NetworkSettings, StepStats
 from samc.learners.inputs import Images, Labels, TaskId, as_labels
 from samc.learners.live import LiveMemory
@@ -18,6 +20,7 @@ from samc.learners.replay import Replay
 from samc.learners.rules import Rule
 from samc.memory import AUTO, EpisodicMemory, budget_of, codec_for, full_selection, parse_codec
 from samc.memory.buffer import StoredImage
+from samc.models.classifier import in_mode
 from samc.streams.base import Task
 
 
@@ -75,7 +78,21 @@ class ReplayLearner(NetworkLearner):
         if getattr(settings, "distil", 0):
             self.replay.held = self.held
         self.replay.size, self.replay.weight = (getattr(settings, f"replay_{name}", 0) for name in ("size", "weight"))
+        self.replay.alone = getattr(settings, "replay_one_by_one", False)
+        if self.replay.alone:
+            self.check_one_image()
         self.working_set_bytes = 0
+
+    @torch.no_grad()
+    def check_one_image(self) -> None:
+        """Not every network takes a batch of one: better known now than when the second task begins."""
+        x = torch.zeros(1, *self.image_shape, device=self.device)
+        try:
+            with in_mode(self.model, "batch"):
+                features_of(self.model, x)
+        except DataError:
+            why = "a single image leaves this network's batch norm one value per channel, no variance"
+            raise ConfigError(f"{why}; leave out --replay-one-by-one, or take larger images") from None
 
     @property
     def past(self) -> list[Batch]:

@@ -24,6 +24,7 @@ class Replay:
     augmented   what is done to images whenever they are drawn
     size        images that are drawn for a step; 0: as many as the batch has
     weight      loss = mean over the batch + weight·mean over the replay; 0: one mean over all images
+    alone       whether each image that is drawn goes through the network by itself
     current     what there is of the current task's own memory, if that is replayed too
     held        the teacher that old heads are held to, if there is one
     """
@@ -32,6 +33,7 @@ class Replay:
     augmented: Callable[[Batch], Batch]
     size: int = 0
     weight: float = 0.0
+    alone: bool = False
     current: Callable[[], LiveMemory | None] = nothing
     held: Callable[[], Held | None] = nothing
     pool: list[Batch] = field(default_factory=list)  # all of the past as one batch
@@ -52,9 +54,16 @@ class Replay:
     def draw(self, beside: int) -> list[Batch]:
         """Images to learn together with a batch of so many: one batch of them, or none where nothing is remembered.
 
-        A uniform sample without replacement of all that is remembered.
+        A uniform sample without replacement of all that is remembered. Images that go through the network alone are
+        batches of one, in random order.
         """
-        return self.located_draw(beside)[1]
+        drawn = self.located_draw(beside)[1]
+        return [image for batch in drawn for image in self.singles(batch)] if self.alone else drawn
+
+    def singles(self, batch: Batch) -> list[Batch]:
+        shuffled = picked(batch, torch.randperm(len(batch.y), generator=self.random))
+        images = zip(shuffled.x.split(1), shuffled.y.split(1), shuffled.tasks.split(1), strict=True)
+        return [Batch(x, y, task) for x, y, task in images]
 
     def located_draw(self, beside: int) -> tuple[list[int], list[Batch]]:
         """The same, and where its images are among all: first those of past tasks in order, then the current one's."""

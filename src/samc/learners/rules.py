@@ -22,7 +22,7 @@ def er(engine: Engine, batch: Batch, replay: Replay) -> Gradient:
     drawn = replay.draw(len(batch.y))
     weights, held = replay.weights(batch, drawn), replay.held()
     with engine.clock("current gradient"):
-        return engine.gradient([batch, *drawn], weights, held)
+        return engine.gradient([batch, *drawn], weights, held, apart=replay.alone)
 
 
 def agem(engine: Engine, batch: Batch, replay: Replay) -> Gradient:

@@ -43,7 +43,9 @@ class SAMCSettings(CompletionSettings):
     )
     saliency_target: str = setting("label", "class that Grad-CAM explains", choices=("label", "predicted"))
     saliency_mode: str = setting(
-        "eval", "mode of the network under Grad-CAM; train moves statistics", choices=("eval", "train")
+        "eval",
+        "mode of the network under Grad-CAM; train moves statistics, batch is train with statistics put back",
+        choices=("eval", "train", "batch"),
     )
 
     def idle(self) -> dict[str, str]:

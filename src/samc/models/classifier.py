@@ -15,7 +15,8 @@ from samc.models.heads import Heads
 
 PATCH = 4
 # pixels per side of a cell, where a network has no map of its own and saliency is taken at the pixels
-Mode = Literal["eval", "train"]
+Mode = Literal["eval", "train", "batch"]
+# "batch": train mode in which no running statistics move
 Kind = Literal["map", "tokens", "vector"]
 # "vector" also stands for tokens that lie on no grid: they too have no part of the image of their own
 
@@ -166,12 +167,20 @@ def distance(
 
 @contextmanager
 def in_mode(model: nn.Module, mode: Mode) -> Iterator[None]:
-    """Train or eval mode, borrowed for a block of code: every module's own mode comes back after it."""
+    """Train or eval mode, borrowed for a block of code: every module's own mode comes back after it.
+
+    In `batch` mode buffers come back too, written to where they lie, so that a recording puts them back as well.
+    """
     before = [(module, module.training) for module in model.modules()]
-    model.train(mode == "train")
+    buffers = list(model.buffers()) if mode == "batch" else []
+    values = [buffer.clone() for buffer in buffers]
+    model.train(mode != "eval")
     try:
         yield
     finally:
+        with torch.no_grad():
+            for buffer, value in zip(buffers, values, strict=True):
+                buffer.copy_(value)
         for module, training in before:
             module.training = training
 

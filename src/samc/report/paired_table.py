@@ -1,4 +1,4 @@
-"""Rows next to the row that each is compared with, seed by seed: what a part gives, what saliency is worth."""
+"""Rows next to the row that each is compared with, seed by seed: parts, what a release does otherwise, saliency."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,6 +27,7 @@ PARTS = (
     *DIFFERENCE,
     Column("seconds", "seconds_mean"),
 )
+RELEASED = (Column("method", "row", align="left"), *PARTS[1:])
 SALIENCY = (
     Column("use of saliency", "row", align="left"),
     Column("bytes per task", "at"),
@@ -44,12 +45,17 @@ NOTE = (
 )
 
 
-def parts_tables(item: Item, results: Results) -> list[Table]:
+def parts_tables(item: Item, results: Results, columns: Sequence[Column] = PARTS) -> list[Table]:
     """A row for every variant."""
     return [
-        Table(f"{item.name}, {stream}", PARTS, paired_rows(stream, all_runs), (NOTE,))
+        Table(f"{item.name}, {stream}", columns, paired_rows(stream, all_runs), (NOTE,))
         for stream, all_runs in by_stream(results).items()
     ]
+
+
+def released_tables(item: Item, results: Results) -> list[Table]:
+    """The same, of methods."""
+    return parts_tables(item, results, RELEASED)
 
 
 def saliency_tables(item: Item, results: Results) -> list[Table]:

@@ -23,7 +23,7 @@ from samc.report.frontier_table import frontier_tables
 from samc.report.gallery import draw_gallery
 from samc.report.grid_table import as_presets, grid_tables
 from samc.report.measures import images
-from samc.report.paired_table import parts_tables, saliency_tables
+from samc.report.paired_table import parts_tables, released_tables, saliency_tables
 from samc.report.runs import BUDGET, Results, by_stream, machines_sentence
 from samc.report.stored_table import stored_tables
 from samc.report.tables import Table, to_csv, to_latex, to_markdown
@@ -37,6 +37,7 @@ TABLES: dict[str, Callable[[Item, Results], list[Table]]] = {
     "images-stored": stored_tables,
     "theory": claims_tables,
     "parts": parts_tables,
+    "released": released_tables,
     "frontier": frontier_tables,
     "saliency": saliency_tables,
     "grid": grid_tables,

@@ -27,7 +27,7 @@ def saliency_map(
     The class explained is the label (the paper's Eq. 5) or what the model predicts (the authors' code).
     The model is borrowed in eval mode and returned as found: mode, batch-norm statistics and `.grad` untouched; `infer`
     may be a faster way to its features. In train mode (the authors' code) it sees the batch as it does when it learns,
-    and its running statistics move.
+    and its running statistics move; in batch mode they are put back.
     """
     if infer is not None and mode == "eval" and model.found.kind != "vector":
         with torch.no_grad():
