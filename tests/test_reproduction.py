@@ -419,8 +419,7 @@ def test_the_grids_best_point_can_be_pasted(tmp_path):
     assert "ewc" not in pasted
     assert pasted["samc"]["lr"] == {"value": 0.03, "grid": old["samc"]["lr"]["grid"], "source": "grid"}
     assert pasted["samc"]["codec"] == old["samc"]["codec"]
-    # every run of SAMC's grid corrects, whatever the preset says
-    assert pasted["samc"]["autoencoder_output"] == {"value": "correction", "grid": ["correction"], "source": "ours"}
+    assert pasted["samc"]["autoencoder"] == {"value": "pretrained", "grid": ["pretrained"]}
     assert all(set(pasted[model]) == set(old[model]) for model in pasted)
 
 
@@ -517,7 +516,7 @@ def test_the_page_shows_what_a_store_holds_and_lists_what_it_does_not(tmp_path):
     assert "\n0 of" in empty
     assert re.findall("^## .*", empty, flags=re.M) == ["## Not run yet"]
     command = "`samc reproduce table1 --datasets split-cifar100`"
-    assert f"| table1 | split-cifar100 | 65 of 65 | unknown | {command} |" in empty
+    assert f"| table1 | split-cifar100 | 75 of 75 | unknown | {command} |" in empty
     for (_, variant, seed), job in ITEMS["table1"].jobs(["split-cifar100"]).items():
         if variant.label in ("samc", "gem") and seed < 4:
             store.keep(job, Outcome(of_job(job, 0.5 + 0.01 * seed, seconds={"total": 90.0})))
@@ -534,7 +533,7 @@ def test_the_page_shows_what_a_store_holds_and_lists_what_it_does_not(tmp_path):
     above, below = text.split("## Not run yet")
     # 57 of a minute and a half each
     assert f"| table1 | split-cifar100 | 57 of 65 | 86 min | {command} |" in below
-    assert "| table1 | split-cifar10 | 65 of 65 | unknown |" in below
+    assert "| table1 | split-cifar10 | 75 of 75 | unknown |" in below
     assert "(results/first-task.png)" in above  # the same runs
     assert "(results/threshold.png)" in above  # its threshold of 0.7
     assert "gallery-" not in text

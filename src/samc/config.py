@@ -283,7 +283,7 @@ def preset_values(preset: str, dataset: str | None, model: str) -> dict[str, Any
         raise unknown("preset", preset, ("auto", "none", *presets()))
     # what is made for the embedded stream; else the best that was measured for our own method, the paper's for rivals
     auto = ("embedded", "best", "paper") if model == RunConfig.model else ("embedded", "paper")
-    order = {"auto": auto, "best": ("best", "paper"), "none": ()}.get(preset, (preset,))
+    order = {"auto": auto, "best": ("best", "paper"), "text": ("text", "paper"), "none": ()}.get(preset, (preset,))
     for name in order:
         for stream in (dataset, ANY_STREAM):
             if model in presets()[name].get(stream or ANY_STREAM, {}):

@@ -14,7 +14,6 @@ SEEDS = (0, 1, 2, 3, 4)
 QUICK_SEEDS = (0, 1)
 QUICK: dict[str, Any] = {"n_tasks": 3, "samples_per_task": 200}
 QUICK_METHODS: dict[str, dict[str, Any]] = {
-    "samc": {"autoencoder_steps": 30},
     "eec": {"encoder_steps": 50},
     "ewc": {"fisher_images": 30},
 }

@@ -31,7 +31,7 @@ class CompletionSettings(BestSettings):
     autoencoder_lr: float = setting(0.1, "step size of the autoencoder", above=0)
 
     def idle(self) -> dict[str, str]:
-        if self.completion.endswith("autoencoder"):
+        if self.completion.endswith("autoencoder") or self.autoencoder == STREAM:
             return super().idle()
         return super().idle() | {"autoencoder": "without an autoencoder; add --completion telea+autoencoder"}
 

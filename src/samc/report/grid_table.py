@@ -8,7 +8,6 @@ import yaml
 
 from samc.config import presets
 from samc.errors import DataError
-from samc.experiments.items import PAPER
 from samc.experiments.specification import EMBEDDED, Item
 from samc.report.measures import percent
 from samc.report.numbers import format_number
@@ -55,11 +54,7 @@ class Search:
     @property
     def searched(self) -> tuple[str, ...]:
         settings = self.points[0].variant.settings
-        return tuple(
-            name
-            for name, entry in self.entries.items()
-            if name in settings and len(entry["grid"]) > 1 and (self.method, name) not in FIXED
-        )
+        return tuple(name for name, entry in self.entries.items() if name in settings and len(entry["grid"]) > 1)
 
     @property
     def run(self) -> list[Runs]:
@@ -83,10 +78,6 @@ class Search:
         if point is None:
             return None
         return ", ".join(f"{name} {value:g}" for name, value in self.values(point).items())
-
-
-FIXED = {("samc", name) for name in PAPER}
-# every point of SAMC's grid has these
 
 
 def grid_tables(item: Item, results: Results) -> list[Table]:
@@ -158,8 +149,7 @@ def as_presets(results: Results) -> str:
 
 
 def entry_of_best(search: Search, best: Runs, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A preset's entry with the value of the best point; others stay, unless the runs had another."""
-    value = best.variant.settings.get(name, entry["value"])
-    if name in search.searched:
-        return {"value": value, "grid": entry["grid"], "source": "grid"}
-    return dict(entry) if value == entry["value"] else {"value": value, "grid": [value], "source": "ours"}
+    """A preset's entry with the value of the best point; what was not searched stays."""
+    if name not in search.searched:
+        return dict(entry)
+    return {"value": best.variant.settings[name], "grid": entry["grid"], "source": "grid"}
