@@ -23,8 +23,10 @@ from samc.report.spread import Spread
 Streams = Mapping[str, Sequence[Runs]]
 
 RED = "#d62027"
+SAMC: dict[str, Any] = {"color": RED, "marker": "o", "linewidth": 2.4, "zorder": 10}
 STYLES: dict[str, dict[str, Any]] = {
-    "samc": {"color": RED, "marker": "o", "linewidth": 2.4, "zorder": 10},
+    "samc": SAMC,
+    "samc, from the stream alone": SAMC,
     "samc, our default": {
         "color": RED,
         "marker": "o",
