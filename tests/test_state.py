@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from samc.errors import DataError
 from samc.state import load_state, pack, save_state, unpack
 
-KINDS = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool, torch.uint16)
+KINDS = (
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.uint8,
+    torch.bool,
+    torch.uint16,
+)
 
 
 @st.composite
@@ -49,7 +58,7 @@ states = st.recursive(
 )
 
 
-def same(a, b):
+def same(a, b):  # noqa: PLR0911
     """Equal in value and type; NaN is NaN, and −0.0 is not 0.0."""
     if type(a) is not type(b):
         return False
@@ -62,7 +71,9 @@ def same(a, b):
         return (math.isnan(a) and math.isnan(b)) or struct.pack("d", a) == struct.pack("d", b)
     if isinstance(a, dict):
         return len(a) == len(b) and all(
-            same(*pair) for one, other in zip(a.items(), b.items(), strict=True) for pair in zip(one, other, strict=True)
+            same(*pair)
+            for one, other in zip(a.items(), b.items(), strict=True)
+            for pair in zip(one, other, strict=True)
         )
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(same(*pair) for pair in zip(a, b, strict=True))
@@ -102,7 +113,7 @@ def test_every_single_byte_counts(tmp_path):
         damaged = bytearray(content)
         damaged[place] ^= 1
         path.write_bytes(damaged)
-        with pytest.raises(DataError, match="is damaged|take another copy"):
+        with pytest.raises(DataError, match="is damaged"):
             load_state(path, "thing")
     for length in range(0, len(content), 7):
         path.write_bytes(content[:length])
@@ -115,7 +126,7 @@ def test_every_single_byte_counts(tmp_path):
 
 def resealed(content):
     """A file with its checksum made anew, as somebody would who changed it on purpose."""
-    place = content.index(rb'\"sha256\":\"') + 13
+    place = content.index(rb"\"sha256\":\"") + 13
     zeroed = content[:place] + b"0" * 64 + content[place + 64 :]
     return content[:place] + hashlib.sha256(zeroed).hexdigest().encode() + content[place + 64 :]
 

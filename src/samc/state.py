@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,13 @@ KEY = "samc"
 BYTES = "bytes"
 # the tensor that all of a state's byte strings lie in, one after the other: thousands of small tensors would be slow
 NO_DIGEST = b"0" * 64
-DIGEST = rb'\"sha256\":\"'
+DIGEST = rb"\"sha256\":\""
 # what stands before the digest: the first of the text, whose quotes the header escapes once; those in a state, twice
 LENGTH_BYTES = 8
 # at the beginning of a file, they say how long the header is
 PLAIN = (bool, int, str, type(None))
+TAGS = {float: "float", bytes: "bytes", tuple: "tuple", dict: "dict", OrderedDict: "ordered", np.ndarray: "array"}
+# a value that JSON has no word for is an object of one key, which says what it is; tensors are among them
 
 
 class Packing:
@@ -47,25 +50,35 @@ class Packing:
         kind = type(value)
         if kind in PLAIN or (kind is float and math.isfinite(value)):
             return value
-        if kind is float:
-            return {"float": str(value)}
-        if kind is bytes:
-            self.strings.append(value)
-            return {"bytes": len(value)}
-        if kind is list or kind is tuple:
-            parts = [self.structure(part, f"{path}.{place}") for place, part in enumerate(value)]
-            return parts if kind is list else {"tuple": parts}
-        if kind is dict or kind is OrderedDict:
-            items = [
-                [self.structure(key, path), self.structure(part, f"{path}.{key}")] for key, part in value.items()
-            ]
-            return {"dict" if kind is dict else "ordered": items}
-        if isinstance(value, Tensor):
-            return {"tensor": self.add(value.detach(), path)}
-        if kind is np.ndarray and not value.dtype.hasobject:
-            content = torch.from_numpy(np.frombuffer(value.tobytes(), np.uint8).copy())
-            return {"array": [self.add(content, path), value.dtype.str, list(value.shape)]}
-        raise TypeError(f"a state holds numbers, texts, bytes, tensors and arrays; {path or 'it'} is a {kind.__name__}")
+        if kind is list:
+            return [self.structure(part, f"{path}.{place}") for place, part in enumerate(value)]
+        tag = "tensor" if isinstance(value, Tensor) else TAGS.get(kind)
+        if tag is None or (tag == "array" and value.dtype.hasobject):
+            known = "a state holds numbers, texts, bytes, tensors and arrays"
+            raise TypeError(f"{known}; {path or 'it'} is a {kind.__name__}")
+        return {tag: getattr(self, f"{tag}_content")(value, path)}
+
+    def float_content(self, value: float, path: str) -> str:
+        return str(value)
+
+    def bytes_content(self, value: bytes, path: str) -> int:
+        self.strings.append(value)
+        return len(value)
+
+    def tuple_content(self, value: tuple, path: str) -> list:
+        return self.structure(list(value), path)
+
+    def dict_content(self, value: dict, path: str) -> list:
+        return [[self.structure(key, path), self.structure(part, f"{path}.{key}")] for key, part in value.items()]
+
+    ordered_content = dict_content
+
+    def tensor_content(self, value: Tensor, path: str) -> str:
+        return self.add(value.detach(), path)
+
+    def array_content(self, value: np.ndarray, path: str) -> list:
+        content = torch.from_numpy(np.frombuffer(value.tobytes(), np.uint8).copy())
+        return [self.add(content, path), value.dtype.str, list(value.shape)]
 
     def add(self, tensor: Tensor, path: str) -> str:
         """Under a name of its own, which also says where it belongs."""
@@ -90,37 +103,43 @@ def pack(state: Any) -> tuple[Any, dict[str, Tensor]]:
 
 def unpack(structure: Any, tensors: dict[str, Tensor]) -> Any:
     """The state again, every type as it was."""
-    content = tensors[BYTES].numpy().tobytes() if BYTES in tensors else b""
-    start = 0
+    return Unpacking(tensors).value(structure)
 
-    def value(part: Any) -> Any:
-        nonlocal start
+
+class Unpacking:
+    """Puts tensors and byte strings back to where the structure names them, in its order."""
+
+    def __init__(self, tensors: dict[str, Tensor]):
+        self.tensors = tensors
+        self.content = tensors[BYTES].numpy().tobytes() if BYTES in tensors else b""
+        self.start = 0
+        self.read: dict[str, Callable[[Any], Any]] = {
+            "float": float,
+            "bytes": self.next_bytes,
+            "tuple": lambda parts: tuple(self.value(parts)),
+            "dict": lambda pairs: dict(self.value(pairs)),
+            "ordered": lambda pairs: OrderedDict(self.value(pairs)),
+            "tensor": tensors.__getitem__,
+            "array": self.array,
+        }
+
+    def value(self, part: Any) -> Any:
         if isinstance(part, list):
-            return [value(inner) for inner in part]
+            return [self.value(inner) for inner in part]
         if not isinstance(part, dict):
             return part
-        ((kind, inner),) = part.items()
-        match kind:
-            case "float":
-                return float(inner)
-            case "bytes":
-                start += inner
-                if not 0 <= inner <= start <= len(content):
-                    raise ValueError("its bytes are fewer than it says")
-                return content[start - inner : start]
-            case "tuple":
-                return tuple(value(each) for each in inner)
-            case "dict" | "ordered":
-                pairs = ((value(key), value(each)) for key, each in inner)
-                return dict(pairs) if kind == "dict" else OrderedDict(pairs)
-            case "tensor":
-                return tensors[inner]
-            case "array":
-                name, dtype, shape = inner
-                return np.frombuffer(tensors[name].numpy().tobytes(), np.dtype(dtype)).reshape(shape).copy()
-        raise ValueError(f"it has a part of kind {kind}")
+        ((tag, content),) = part.items()
+        return self.read[tag](content)
 
-    return value(structure)
+    def next_bytes(self, length: int) -> bytes:
+        start, self.start = self.start, self.start + length
+        if not start <= self.start <= len(self.content):
+            raise ValueError("its bytes are fewer than it says")
+        return self.content[start : self.start]
+
+    def array(self, parts: list[Any]) -> np.ndarray:
+        name, dtype, shape = parts
+        return np.frombuffer(self.tensors[name].numpy().tobytes(), np.dtype(dtype)).reshape(shape).copy()
 
 
 def save_state(path: Path, kind: str, state: Any, *, replace: bool) -> int:
