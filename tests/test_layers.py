@@ -23,7 +23,7 @@ FLOORS = (
     ("models",),
     ("streams", "metrics", "similarity"),
     ("device", "clock"),
-    ("config",),
+    ("config", "state"),
     ("errors", "version", "files"),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from samc import streams
     from samc.errors import UserError
     from samc.learners import AGEM, DER, EBM, EEC, ER, EWC, GEM, LEARNERS, MER, SAMC, Finetune, ICaRL, Joint, LwF
+    from samc.learners import load as load
     from samc.memory import EpisodicMemory
     from samc.memory import EpisodicMemory as Memory
     from samc.protocol import run
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 HOMES = {
     "samc.learners": (
         "AGEM", "DER", "EBM", "EEC", "ER", "EWC", "GEM", "LEARNERS", "MER", "SAMC", "Finetune", "ICaRL", "Joint", "LwF",
+        "load",
     ),
     "samc.errors": ("UserError",),
     "samc.memory": ("EpisodicMemory", "Memory"),
@@ -73,6 +75,7 @@ __all__ = [
     "Task",
     "UserError",
     "__version__",
+    "load",
     "run",
     "streams",
 ]

@@ -74,6 +74,14 @@ class Settings:
         """The same for a stream of this name and source, where one of them means something else there; most do not."""
         return self
 
+    def terms(self) -> dict[str, Any]:
+        """What of them a learner's state means something under, in words; most settings may change as one goes on."""
+        return {}
+
+    def without_files(self) -> Any:
+        """The same, but for files that a learner starts from, which one that takes up a state has no need of."""
+        return self
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 

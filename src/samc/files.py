@@ -2,10 +2,14 @@
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
+TEMPORARY = ".*-" + "[0-9a-f]" * 16
+# what the names look like that files have while they are written
 
-def write_whole(path: Path, content: bytes, *, replace: bool, spare: Path | None = None) -> None:
+
+def write_whole(path: Path, content: bytes | bytearray, *, replace: bool, spare: Path | None = None) -> None:
     """Write a file through a temporary one next to it, so that neither a reader nor a full disk leaves half of it.
 
     A file that is there is replaced only with `replace`; otherwise it is a FileExistsError, after the content has been
@@ -14,20 +18,42 @@ def write_whole(path: Path, content: bytes, *, replace: bool, spare: Path | None
     # a process id would not do: two machines that share a folder may both have it
     temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        write_through(temporary, content)
         if replace:
             os.replace(temporary, path)
         else:
             link_free_name(path, temporary)
+        sync_folder(path.parent)
     except FileExistsError:
         if spare is not None:
             os.replace(temporary, spare)
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_through(path: Path, content: bytes | bytearray) -> None:
+    """Write a new file, to the disk itself."""
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder survive a power cut too; some file systems cannot be asked to, and need not be."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove what a process that was killed while it wrote has left."""
+    for path in folder.glob(TEMPORARY):
+        path.unlink(missing_ok=True)
 
 
 def link_free_name(path: Path, temporary: Path) -> None:

@@ -1,12 +1,14 @@
 """The methods: one file each, all behind the contract of `base.Learner`."""
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from samc.config import RunConfig, resolve
-from samc.errors import unknown
+from samc.errors import ConfigError, unknown
 from samc.learners.agem import AGEM
 from samc.learners.base import Learner, NetworkLearner, StepStats
 from samc.learners.der import DER
@@ -21,6 +23,7 @@ from samc.learners.joint import Joint
 from samc.learners.lwf import LwF
 from samc.learners.mer import MER
 from samc.learners.samc import SAMC
+from samc.learners.saving import check_network, read_learner
 from samc.memory import budget_of
 from samc.streams.base import Stream
 
@@ -70,6 +73,26 @@ def build(config: RunConfig, stream: Stream, device: torch.device) -> NetworkLea
     )
 
 
+def load(path: str | Path, *, model: nn.Module | None = None, device: str | torch.device = "cpu") -> NetworkLearner:
+    """The learner that `learner.save` has written. A network of your own is made by you, and given as `model`."""
+    saved = read_learner(Path(path))
+    named = [kind for kind in LEARNERS.values() if kind.__name__ == saved["method"]]
+    if not named:
+        missing = f"{path} is a learner of {saved['method']}, which is no method of samc.LEARNERS"
+        raise ConfigError(f"{missing}; add it: samc.LEARNERS['name'] = {saved['method']}")
+    check_network(path, saved, model)
+    settings = named[0].Settings(**saved["settings"])
+    bare = settings.without_files()
+    given = {name: value for name, value in bare.as_dict().items() if name not in bare.idle()}
+    if model is not None:
+        del given["backbone"]
+    made = {name: saved[name] for name in ("num_classes", "image_shape", "mean", "std", "seed")}
+    learner = named[0](**made, model=model, device=device, **given)
+    learner.settings, learner.own_network = settings, saved["own_network"]
+    learner.load_state_dict(saved["state"])
+    return learner
+
+
 def described(name: str) -> str:
     """A method in one line: the first of its own file."""
     kind = method(name)
@@ -77,4 +100,4 @@ def described(name: str) -> str:
     return text.strip().splitlines()[0]
 
 
-__all__ = ["LEARNERS", "Learner", "NetworkLearner", "StepStats", "build", "configure", "described", "method"]
+__all__ = ["LEARNERS", "Learner", "NetworkLearner", "StepStats", "build", "configure", "described", "load", "method"]

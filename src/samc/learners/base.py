@@ -5,6 +5,7 @@ import inspect
 import operator
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
@@ -16,7 +17,9 @@ from samc.engine import Engine, Held
 from samc.errors import ConfigError
 from samc.learners.augmentation import AUGMENTATIONS
 from samc.learners.average import Average
+from samc.learners.fitting import check_state
 from samc.learners.inputs import Images, Inputs, Labels, TaskId
+from samc.learners.saving import save_learner
 from samc.memory import Selection
 from samc.models import Classifier, Heads, probe
 from samc.models.backbones import TimmBackbone, build_backbone
@@ -84,6 +87,9 @@ class NetworkSettings(Settings):
         "none", "what is done to images before each step, replayed ones too", choices=AUGMENTATIONS, before="none"
     )
 
+    def without_files(self) -> Any:
+        return replace(self, weights=None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class HoldingSettings(NetworkSettings):
@@ -148,6 +154,7 @@ class NetworkLearner(Inputs):
             raise ConfigError("weights go with a backbone by name; load them into your model before you pass it")
         if model is not None:
             self.settings = replace(self.settings, backbone=f"{type(model).__module__}:{type(model).__qualname__}")
+        self.own_network = model is not None
         self.num_classes, self.seed = num_classes, seed
         self.image_shape: tuple[int, int, int] = (image_shape[0], image_shape[1], image_shape[2])
         self.device = torch.device(device)
@@ -305,9 +312,20 @@ class NetworkLearner(Inputs):
         """Time by phase, so far."""
         return self.clock.seconds()
 
+    def terms(self) -> dict[str, Any]:
+        """What a learner must have in common with a state that it takes up, in words; methods add theirs."""
+        shape = "x".join(map(str, self.image_shape))
+        terms = {"method": type(self).__name__, "images": shape, "normalisation": str(self.normalisation)}
+        return terms | self.settings.terms()
+
+    def save(self, path: str | Path, *, replace: bool = False) -> Path:
+        """All of the learner as one safetensors file, which `samc.load` takes up; whole or not at all."""
+        return save_learner(self, Path(path), replace=replace)
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that is needed to go on, in the middle of a task too."""
         return {
+            "terms": self.terms(),
             "model": copy.deepcopy(self.model.state_dict()),  # what is handed out must not go on learning
             "num_classes": self.model.heads.num_classes,
             "average": self.average.state_dict() if self.average else None,
@@ -319,8 +337,8 @@ class NetworkLearner(Inputs):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if self.average and state["average"] is None:
-            raise ConfigError("the state has no average of the network, as this learner does; make it with average=0")
+        """Take up a state; one of another learner is refused, and leaves this one as it was."""
+        check_state(self, state)
         self.model.heads.fit(state["num_classes"])
         self.model.load_state_dict(state["model"])
         if self.average:

@@ -46,6 +46,14 @@ class CompletionSettings(BestSettings):
     def on(self, stream: str, source: str) -> "CompletionSettings":
         return replace(self, autoencoder=start_for(self.autoencoder, stream, source))
 
+    def terms(self) -> dict[str, Any]:
+        _, learnt = parse_completion(self.completion)
+        paints = self.autoencoder_output if learnt and self.completion != "autoencoder" else "whole"
+        return super().terms() | {"autoencoder": f"one that paints the {paints}" if learnt else "none"}
+
+    def without_files(self) -> Any:
+        return replace(super().without_files(), autoencoder=STREAM)
+
     def make_autoencoder(self, channels: int, seed: int) -> InpaintingAutoencoder | None:
         """As the settings have it, or None where completion is a rule alone."""
         _, learnt = parse_completion(self.completion)

@@ -16,8 +16,9 @@ FIRST_ROOM = 64
 class LiveMemory:
     """A row for each stored image, given to another when the memory has dropped its image."""
 
-    def __init__(self, decode: Callable[[list[StoredImage]], tuple[Tensor, Tensor]]):
+    def __init__(self, decode: Callable[[list[StoredImage]], tuple[Tensor, Tensor]], room: int = 0):
         self.decode = decode
+        self.first_room = room  # that it had before it was saved: it takes as many bytes as if it had never been
         self.rows: dict[int, tuple[StoredImage, int]] = {}  # by identity: two images may have equal bytes
         self.x, self.y, self.task = torch.empty(0), torch.empty(0), 0
         self.order = torch.empty(0, dtype=torch.int64)
@@ -35,6 +36,11 @@ class LiveMemory:
         return len(self.order)
 
     @property
+    def room(self) -> int:
+        """For so many images."""
+        return len(self.y) or self.first_room
+
+    @property
     def nbytes(self) -> int:
         """All of its room."""
         return self.x.nbytes + self.y.nbytes
@@ -48,7 +54,8 @@ class LiveMemory:
         x, y = self.decode(images)
         taken = {row for _, row in self.rows.values()}
         if len(taken) + len(images) > len(self.y):
-            room = max(FIRST_ROOM, 2 * (len(taken) + len(images)))
+            needed = len(taken) + len(images)
+            room = self.first_room if needed <= self.first_room else max(FIRST_ROOM, 2 * needed)
             larger = x.new_empty(room, *x.shape[1:]), y.new_zeros(room)
             if len(self.y):
                 larger[0][: len(self.y)], larger[1][: len(self.y)] = self.x, self.y

@@ -14,6 +14,7 @@ from samc.engine import Batch
 from samc.engine.plain import features_of
 from samc.errors import ConfigError, DataError
 from samc.learners.base import HoldingSettings, NetworkLearner, NetworkSettings, StepStats
+from samc.learners.fitting import check_state
 from samc.learners.inputs import Images, Labels, TaskId, as_labels
 from samc.learners.live import LiveMemory
 from samc.learners.replay import Replay
@@ -226,11 +227,17 @@ class RehearsalLearner(ReplayLearner):
             "accounting": self.memory.accounting,
         }
 
+    def terms(self) -> dict[str, Any]:
+        return super().terms() | self.stored.terms()
+
     def state_dict(self) -> dict[str, Any]:
         memory = self.memory.state_dict()  # first: what is still on its way into a reservoir draws
-        return super().state_dict() | {"memory": memory, "keeping_random": self.keeping_random.get_state()}
+        kept = {"memory": memory, "keeping_random": self.keeping_random.get_state(), "live_room": self.live.room}
+        return super().state_dict() | kept
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        check_state(self, state)
+        self.live = LiveMemory(self.decoded, state["live_room"])
         self.memory.load_state_dict(state["memory"])  # may draw; what follows sets the random state
         self.keeping_random.set_state(state["keeping_random"])
         super().load_state_dict(state)

@@ -227,6 +227,17 @@ class EpisodicMemory:
 
         return load(path)
 
+    def terms(self) -> dict[str, str]:
+        """What its bytes mean, and how many there may be."""
+        share = "per task" if self.budget.per_task else "in all"
+        return {
+            "codec": self.codec.spec,
+            "memory": f"{self.budget.total:,} bytes {share}",
+            "accounting": self.accounting,
+            "what is kept": "the newest" if self.reservoir is None else "a sample",
+            "bytes of a label": str(self.label_type.itemsize),
+        }
+
     def state_dict(self) -> dict[int, Any]:
         return {
             task: {"items": [self.saved(image) for image in held.images], "offered": held.offered}

@@ -141,6 +141,9 @@ class EEC(ReplayLearner):
             "decay": {str(task): decay for task, decay in self.decay.items()},
         }
 
+    def terms(self) -> dict[str, Any]:
+        return super().terms() | {"memory": f"{self.budget_bytes:,} bytes per task"}
+
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {
             "episodes": {task: episodes.state_dict() for task, episodes in self.episodes.items()},
