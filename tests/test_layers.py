@@ -23,8 +23,8 @@ FLOORS = (
     ("models",),
     ("streams", "metrics", "similarity"),
     ("device", "clock"),
-    ("config",),
-    ("errors", "version", "files"),
+    ("config", "files"),
+    ("errors", "version", "interrupt"),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 TOP = -1
