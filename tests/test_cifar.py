@@ -74,7 +74,7 @@ def test_a_missing_file_is_named(tmp_path, monkeypatch, name, folder):
     make_cifar(tmp_path, folder, monkeypatch)
     lost = sorted((tmp_path / folder).glob("test*"))[0]
     lost.unlink()
-    with pytest.raises(DataError, match=rf"{lost} is missing; run `samc data fetch {name}` to get it again"):
+    with pytest.raises(DataError, match=rf"{lost} is not there; run `samc data fetch {name}` to get it again"):
         LOADERS[name](tmp_path)
 
 

@@ -123,7 +123,7 @@ def test_fetch_says_where_it_went_and_then_that_it_is_there(tmp_path, monkeypatc
 def test_fetch_raises_for_samc_to_print(tmp_path):
     result = run("fetch", "cifar100", "--data-dir", tmp_path, "--url", (tmp_path / "none.tar.gz").as_uri())
     assert isinstance(result.exception, DataError)
-    assert "cannot reach file://" in str(result.exception)
+    assert "none.tar.gz is not there; download cifar-100-python.tar.gz elsewhere" in str(result.exception)
     assert isinstance(run("fetch", "imagenet", "--data-dir", tmp_path).exception, ConfigError)
 
 

@@ -24,7 +24,8 @@ FLOORS = (
     ("streams", "metrics", "similarity"),
     ("device", "clock"),
     ("config", "state"),
-    ("errors", "version", "files"),
+    ("files",),
+    ("errors", "version", "interrupt"),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 TOP = -1

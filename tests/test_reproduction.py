@@ -17,7 +17,7 @@ from samc.config import presets
 from samc.errors import DataError
 from samc.experiments.items import ITEMS
 from samc.experiments.jobs import Outcome
-from samc.experiments.pictures import RememberedImage
+from samc.experiments.pictures import RememberedImage, read_pictures
 from samc.experiments.record_store import RecordStore
 from samc.experiments.specification import Item, Variant, on_every_stream
 from samc.report import accuracy_table
@@ -489,11 +489,11 @@ def test_one_gallery_per_stream(tmp_path):
                    rng.random((8, 8, 3)), 99)
         for task in range(12) for n in range(2)
     ]  # fmt: skip
-    file = io.BytesIO()
+    file = tmp_path / "pictures.npz"
     names = ("task", "name", "truth", "saliency", "mask", "completed", "nbytes")
     np.savez_compressed(file, **{name: np.stack([getattr(image, name) for image in remembered]) for name in names})
     item, results = filled("gallery", gaps=False)
-    pictures = {key: file.getvalue() for key in list(results)[:2]}
+    pictures = {key: read_pictures(file) for key in list(results)[:2]}
     paths = publish(item, results, tmp_path, pictures)
     assert [path.name for path in paths] == ["gallery-split-cifar100.png", "gallery-split-cifar10.png"]
     with Image.open(paths[0]) as picture:

@@ -1,9 +1,59 @@
-"""Files that are written whole, or not at all, and the folders that hold some."""
+"""Files that are written whole or not at all, plain files that are read, and the folders that hold some."""
 
 import os
 import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
+
+from samc.errors import ConfigError, DataError
+
+
+def open_regular(path: Path, remedy: str = "check the path") -> BinaryIO:
+    """A plain file, opened for reading. A pipe would keep us waiting, a device fill the memory: both are refused.
+
+    `remedy` is what to do where there is no such file.
+    """
+    try:
+        # without waiting for a writer, should a pipe have taken the file's place
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) if is_regular(path) else None
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"{path} is not there; {remedy}") from None
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"cannot read {path} ({reason}); check its name and who may read it") from None
+    if descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    if descriptor is not None:
+        os.close(descriptor)
+    kind = "a folder" if path.is_dir() else "a pipe, a socket or a device"
+    raise DataError(f"{path} is {kind}, no plain file; {remedy}")
+
+
+def is_regular(path: Path) -> bool:
+    return stat.S_ISREG(os.stat(path).st_mode)
+
+
+def read_regular(path: Path, most_bytes: int, remedy: str = "check the path") -> bytes:
+    """The content of a plain file that has no more than so many bytes."""
+    with open_regular(path, remedy) as file:
+        try:
+            content = file.read(most_bytes + 1)
+        except OSError as error:
+            raise DataError(f"cannot read {path} ({error.strerror}); copy it again") from None
+    if len(content) > most_bytes:
+        raise DataError(f"{path} has more than {most_bytes:,} bytes, which no file of its kind has; {remedy}")
+    return content
+
+
+def expanded(path: str | Path) -> Path:
+    """A path whose ~ is the home folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise ConfigError(f"{path}: nobody knows that home folder; write the whole path instead of ~") from None
+
 
 TEMPORARY = ".*-" + "[0-9a-f]" * 16
 # what the names look like that files have while they are written

@@ -5,7 +5,7 @@ import math
 import os
 import platform
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
@@ -15,21 +15,26 @@ import cv2
 import numpy
 import torch
 
-from samc.errors import DataError, OutputError
-from samc.files import folders_with, write_whole
+from samc.errors import DataError, OutputError, shortened
+from samc.files import folders_with, read_regular, write_whole
 from samc.metrics import backward_transfer
 from samc.version import VERSION
 
 FILE = "record.json"
+MOST_BYTES = 2**25
+# of a record; one of a thousand tasks has some twenty million
+LARGEST_COUNT = 2**53 - 1
+# beyond it, JSON's numbers are not the same everywhere
+MOST_CLASSES = 65_536
+LONGEST_TEXT = 10_000
 NEEDED = {
     "memory": ("bytes", "bytes_by_part", "images_per_task"),
     "seconds": ("total",),
     "config": ("model", "seed"),
     "fingerprint": ("stream", "class_order", "image_shape", "accounting"),
-    "versions": (),
+    "versions": ("samc", "torch"),
     "device": ("name",),
 }
-FIGURES = ("acc", "bwt", "fwt", "forgetting")
 # what tables and figures need of a record
 
 
@@ -89,10 +94,11 @@ class RunRecord:
             within = folders_with(FILE, path)
             remedy = f"name one of its runs, such as {within[0]}" if within else "give the folder of a run"
             raise DataError(f"{file} is not there; {remedy}")
+        text = read_regular(file, MOST_BYTES, "give the folder of a run")
         try:
-            content = json.loads(file.read_text())
+            content = json.loads(text.decode(), parse_constant=no_number, parse_float=finite)
             check(content)
-        except (OSError, ValueError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{file} is not a run's record ({error}); remove it or put the right one there") from None
         return cls(**{field.name: content[field.name] for field in fields(cls) if field.name in content})
 
@@ -108,17 +114,122 @@ def check(content: Any) -> None:
             raise ValueError(f"{part} holds no names and values")
         if absent := [name for name in names if name not in content[part]]:
             raise ValueError(f"{part} has no {', '.join(absent)}")
-    matrix = content["accuracy_matrix"]
-    if not isinstance(matrix, list) or not matrix or not all(isinstance(row, list) for row in matrix):
-        raise ValueError("accuracy_matrix is no list of rows")
-    if len({len(row) for row in matrix}) != 1 or len(matrix) != len(matrix[0]) + 1:
-        raise ValueError("accuracy_matrix has not a row for each task and one before them")
-    lists = [*matrix, content["first_task_curve"], content["memory"]["images_per_task"]]
-    numbers = [*(content[name] for name in FIGURES), content["seconds"]["total"], content["memory"]["bytes"]]
-    if not all(isinstance(values, list) for values in lists):
-        raise ValueError("first_task_curve or images_per_task is no list")
-    if not all(isinstance(value, int | float) for values in (numbers, *lists) for value in values):
-        raise ValueError("a figure is no number")
+    for place, (holds, meaning) in RULES.items():
+        part, _, name = place.partition(".")
+        values = content[part] if name else content
+        wanted = values if name == EACH else [name or part]
+        for key in wanted:
+            if key in values and not holds(values[key]):
+                where = f"{part}.{key}" if name else part
+                raise ValueError(f"{where} is {shortened(repr(values[key]), 40)} instead of {meaning}")
+    tasks = len(content["accuracy_matrix"][0])
+    if len(content["accuracy_matrix"]) != tasks + 1 or len(content["fingerprint"]["class_order"]) != tasks:
+        raise ValueError("accuracy_matrix has not a row for each task of class_order and one before them")
+
+
+def no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else no_number(shortened(text, 40))
+
+
+def is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= LARGEST_COUNT
+
+
+def is_fraction(value: Any) -> bool:
+    return is_number(value) and 0 <= value <= 1
+
+
+def is_change(value: Any) -> bool:
+    return is_number(value) and -1 <= value <= 1
+
+
+def is_amount(value: Any) -> bool:
+    return is_number(value) and value >= 0
+
+
+def is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST_COUNT
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_TEXT
+
+
+def is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, bool) or is_number(value) or is_text(value)
+
+
+def is_seed(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def is_matrix(value: Any) -> bool:
+    rows = isinstance(value, list) and value and all(isinstance(row, list) and row for row in value)
+    return bool(rows) and len(set(map(len, value))) == 1 and all(is_fraction(entry) for row in value for entry in row)
+
+
+def are(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(holds, value))
+
+
+def perhaps(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or holds(value)
+
+
+def is_order(value: Any) -> bool:
+    return are(are(is_count))(value) and sum(map(len, value)) <= MOST_CLASSES
+
+
+def is_shape(value: Any) -> bool:
+    return are(is_count)(value) and len(value) == 3 and all(1 <= side <= MOST_CLASSES for side in value)
+
+
+def is_setting(value: Any) -> bool:
+    return is_scalar(value) or are(is_scalar)(value)
+
+
+EACH = "*"
+RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "acc": (is_fraction, "a fraction from 0 to 1"),
+    "bwt": (is_change, "a number from -1 to 1"),
+    "fwt": (is_change, "a number from -1 to 1"),
+    "forgetting": (is_change, "a number from -1 to 1"),
+    "accuracy_matrix": (is_matrix, "rows of as many fractions from 0 to 1"),
+    "first_task_curve": (are(is_fraction), "a list of fractions from 0 to 1"),
+    "memory.bytes": (is_count, "a number of bytes"),
+    "memory.memory_bytes": (is_count, "a number of bytes"),
+    "memory.budget_bytes": (is_count, "a number of bytes"),
+    "memory.bytes_by_part": (
+        lambda value: isinstance(value, dict) and all(map(is_count, value.values())),
+        "a number of bytes of each part",
+    ),
+    "memory.images_per_task": (are(is_count), "a list of numbers of images"),
+    "memory.codec": (perhaps(is_text), "a codec's name"),
+    f"seconds.{EACH}": (is_amount, "a number of seconds"),
+    "config.model": (is_text, "a method's name"),
+    "config.seed": (perhaps(is_seed), "a whole number from 0"),
+    "config.dataset": (is_text, "a stream's name"),
+    "config.preset": (perhaps(is_text), "a preset's name"),
+    f"config.{EACH}": (is_setting, "a setting's value"),
+    "fingerprint.stream": (is_text, "a stream's name"),
+    "fingerprint.class_order": (is_order, f"the classes of each task, at most {MOST_CLASSES:,}"),
+    "fingerprint.image_shape": (is_shape, "channels, height and width"),
+    "fingerprint.accounting": (lambda value: value in ("bytes", "values"), "bytes or values"),
+    "fingerprint.training_images": (are(is_count), "a list of numbers of images"),
+    "fingerprint.budget_images": (perhaps(is_count), "a number of images"),
+    "fingerprint.memory_bytes": (perhaps(is_text), "a budget such as 30KB/task"),
+    f"fingerprint.{EACH}": (lambda value: is_setting(value) or is_order(value), "one of the run's terms"),
+    f"versions.{EACH}": (is_text, "a version"),
+    "device.name": (is_text, "a machine's name"),
+    f"device.{EACH}": (is_scalar, "a fact about the machine"),
+    "diagnosis": (lambda value: value is None or isinstance(value, dict), "what was measured"),
+}
+# of each value that tables and figures read, what it has to be, in code and in words
 
 
 @contextmanager

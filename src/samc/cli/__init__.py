@@ -12,11 +12,9 @@ import typer
 from typer.core import TyperGroup
 
 from samc.cli.characters import replace_unknown_characters
-from samc.errors import UserError, unknown
+from samc.errors import UserError, printable, shortened, unknown
+from samc.interrupt import INTERRUPTED, MESSAGE, ending_at_once
 from samc.version import VERSION
-
-INTERRUPTED = 130
-# the exit code of a program that Ctrl-C has stopped
 
 HELP = """Continual learning in a fixed memory.
 
@@ -69,7 +67,8 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             raise unknown("command", cmd_name, COMMANDS)
-        module = importlib.import_module(COMMANDS[cmd_name][0])
+        with ending_at_once():
+            module = importlib.import_module(COMMANDS[cmd_name][0])
         if hasattr(module, "app"):
             command = typer.main.get_command(module.app)
         else:
@@ -122,6 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         result = INTERRUPTED
     except UserError as error:
         fail(str(error), 2)
+    except MemoryError as error:
+        fail(f"there is not enough memory ({error or 'no more is known'}); use fewer or smaller images", 2)
     except OSError as error:  # a full disk, a vanished folder: the system's words are the clearest
         fail(f"{error.strerror or error}: {error.filename or 'output'}; check the path and the free space", 2)
     except Exception as error:
@@ -134,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.exit(2)
         fail(f"{message.rstrip('.')}; see: {context.command_path if context else 'samc'} --help", 2)
     if result == INTERRUPTED:  # newer versions of typer return it, older ones raise
-        fail("interrupted; nothing half-written is left", INTERRUPTED)
+        fail(MESSAGE, INTERRUPTED)
     sys.exit(result if isinstance(result, int) else 0)
 
 
@@ -158,5 +159,5 @@ def orderly() -> Iterator[None]:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    print(f"samc: {' '.join(message.split())}", file=sys.stderr)
+    print(f"samc: {shortened(printable(' '.join(message.split())))}", file=sys.stderr)
     sys.exit(code)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Column, Table
 
-from samc.cli.drawing import draw
+from samc.cli.drawing import draw, say
 from samc.errors import DataError, unknown
 from samc.streams import Dataset, cifar, mini_imagenet
 from samc.streams.base import check as check_dataset
@@ -60,7 +60,7 @@ def list_sets(data_dir: DataDir = None) -> None:
     for name, known in KNOWN.items():
         found = find(name, folder)
         table.add_row(name, "\n".join(known.layouts), f"{found.name}/" if found else "no")
-    typer.echo(f"in {folder}:")
+    say(f"in {folder}:")
     draw(table)
 
 
@@ -87,10 +87,10 @@ def check(
     damaged = []
     for data_set in KNOWN if name is None else [name]:
         if name is None and find(data_set, folder) is None:
-            typer.echo(f"{data_set}: missing from {folder}")
+            say(f"{data_set}: missing from {folder}")
             continue
         try:
-            typer.echo(f"{data_set}: {verdict(data_set, folder)}")
+            say(f"{data_set}: {verdict(data_set, folder)}")
         except DataError as error:
             damaged.append(str(error))
     if damaged:
@@ -152,4 +152,4 @@ def fetch_set(
             progress=lambda done, total: bars.update(bar, completed=done, total=total, visible=True),
         )
         downloaded = bars.tasks[0].visible
-    typer.echo(f"{name}: {'fetched to' if downloaded else 'already intact in'} {folder}")
+    say(f"{name}: {'fetched to' if downloaded else 'already intact in'} {folder}")

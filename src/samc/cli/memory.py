@@ -8,7 +8,7 @@ import typer
 from jaxtyping import UInt8
 from rich.table import Table
 
-from samc.cli.drawing import draw
+from samc.cli.drawing import draw, say
 from samc.errors import DataError, OutputError
 from samc.files import folders_with
 from samc.memory import EpisodicMemory
@@ -73,7 +73,7 @@ def show(
     if out.suffix.lower() != ".png":
         raise OutputError(f"--out is a picture's name that ends in .png, got {out}")
     draw_memory(memory, out, per_task=per_task)
-    typer.echo(f"picture: {out}")
+    say(f"picture: {out}")
 
 
 @app.command()
@@ -100,7 +100,7 @@ def audit(
       samc memory audit runs/second --against split-cifar100
     """
     result = audit_file(located(file), None if against is None else read_originals(against, data_dir, seed))
-    typer.echo(result.verdict)
+    say(result.verdict)
     raise typer.Exit(0 if result.passed else FAILED)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from samc.cli.drawing import draw
+from samc.cli.drawing import draw, say
 from samc.cli.seeds import parse_seeds
 from samc.errors import OutputError
 from samc.experiments.record_store import RecordStore
@@ -32,7 +32,7 @@ def report(
     """
     for table in comparison_tables(load_records(folder)):
         if as_markdown:
-            print(f"{table.title}\n\n{markdown_grid(table)}\n")
+            print("\n\n".join([table.title, markdown_grid(table), *table.notes]) + "\n")
         else:
             draw(table)
 
@@ -57,7 +57,7 @@ def results(
         raise OutputError(f"--page is the file to write, and {page} is a folder; give a name such as docs/results.md")
     numbers = None if seeds is None else parse_seeds(seeds)
     for path in write_results(RecordStore(folder), page, quick=quick, seeds=numbers):
-        print(path)
+        say(str(path))
 
 
 def compare(

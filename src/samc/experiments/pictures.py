@@ -4,20 +4,26 @@ import io
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from samc.errors import ConfigError
+from samc.config import LARGEST_IMAGE
+from samc.errors import ConfigError, DataError
+from samc.files import open_regular
 from samc.learners.base import Learner, StepStats
 from samc.learners.samc import SAMC
 from samc.memory.selection import MAX_LEVEL, upsampled
 from samc.protocol import Watcher
 from samc.streams import Stream, Task
+from samc.streams.npz import read_npz
 
 PICTURES = "pictures.npz"
 # the file that they travel in; it holds pixels of the data set
+MOST_PICTURES = 1000
+# in it; a run of twenty tasks leaves sixty
 
 
 @dataclass(frozen=True)
@@ -86,10 +92,29 @@ class PictureCollector(Watcher):
         return file.getvalue()
 
 
-def unpack(content: bytes) -> list[RememberedImage]:
-    """The remembered images of such a file."""
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        columns = [arrays[field.name] for field in fields(RememberedImage)]
+def read_pictures(path: Path) -> list[RememberedImage]:
+    """The remembered images of such a file, if they are what they should be."""
+    remedy = "learn the run again, or remove the file"
+    with open_regular(path, remedy) as file:
+        arrays = read_npz(file, str(path), [field.name for field in fields(RememberedImage)])
+    truth, mask = arrays["truth"], arrays["mask"]
+    count, shape = len(truth) if truth.ndim else 0, truth.shape[:3]
+    numbers = all(arrays[name].dtype.kind in "iu" and arrays[name].shape == (count,) for name in ("task", "nbytes"))
+    pixels = [truth, arrays["completed"], arrays["saliency"]]
+    if (
+        not numbers
+        or not 1 <= count <= MOST_PICTURES
+        or (arrays["name"].dtype.kind, arrays["name"].shape) != ("U", (count,))
+        or truth.ndim != 4
+        or truth.shape[3] not in (1, 3)
+        or not all(1 <= side <= LARGEST_IMAGE for side in shape[1:])
+        or arrays["completed"].shape != truth.shape
+        or arrays["saliency"].shape != shape
+        or (mask.dtype, mask.shape) != (np.dtype(bool), shape)
+        or not all(values.dtype.kind == "f" and ((values >= 0) & (values <= 1)).all() for values in pixels)
+    ):
+        raise DataError(f"{path} does not hold remembered images as a run leaves them; {remedy}")
+    columns = [arrays[field.name] for field in fields(RememberedImage)]
     return [
         RememberedImage(int(task), str(name), truth, saliency, mask, completed, int(nbytes))
         for task, name, truth, saliency, mask, completed, nbytes in zip(*columns, strict=True)

@@ -129,7 +129,7 @@ def is_of_job(record: RunRecord, job: Job) -> bool:
 def codec_of(record: RunRecord, job: Job) -> str:
     """The codec that a job would use under a record's budget: what `auto` stands for may change, a record may not."""
     spec, learner = job.config.as_dict()["codec"], method(job.config.model)
-    if spec != AUTO:
+    if spec != AUTO or "budget_bytes" not in record.memory:
         return spec
     channels, height, width = record.fingerprint["image_shape"]
     budget = Budget(record.memory["budget_bytes"], per_task=True)

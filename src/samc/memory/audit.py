@@ -202,7 +202,7 @@ def has_unused_bytes(codec: Codec, blob: bytes) -> bool:
 def pixels_of_file(content: bytes) -> np.ndarray | None:
     """With Pillow, which prints nothing about pictures that are cut short."""
     try:
-        with Image.open(io.BytesIO(content)) as picture:
+        with Image.open(io.BytesIO(content), formats=("JPEG", "WEBP")) as picture:
             return np.array(picture)
     except (OSError, SyntaxError, ValueError):
         return None

@@ -13,6 +13,9 @@ from samc.memory.codec import Shape, label_type
 Accounting = Literal["bytes", "values"]
 UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
+LARGEST_BUDGET = 2**53 - 1
+# beyond it, the numbers of a memory's file are not the same everywhere
+
 
 @dataclass(frozen=True, repr=False)
 class Budget:
@@ -20,6 +23,10 @@ class Budget:
 
     total: int
     per_task: bool = True
+
+    def __post_init__(self) -> None:
+        if self.total > LARGEST_BUDGET:
+            raise ConfigError(f"a budget is at most {LARGEST_BUDGET:,} bytes, got {self.total:,}; write 30KB/task")
 
     def __repr__(self) -> str:
         return f"Budget({self})"
@@ -48,7 +55,7 @@ def budget_of(
 
 def parse_budget(text: str) -> Budget:
     """30KB/task, or 600KB for all tasks together; KB are thousands, KiB are 1,024."""
-    parsed = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)\s*([kmg]?i?b?)(/task)?", text.strip().lower())
+    parsed = re.fullmatch(r"(\d{1,40}(?:\.\d{1,15})?)\s*([kmg]?i?b?)(/task)?", text.strip().lower())
     if parsed is None or parsed[2] not in UNITS or (size := int(float(parsed[1]) * UNITS[parsed[2]])) < 1:
         raise ConfigError(f"memory-bytes is like 30KB/task, or 600KB for all tasks together; got {text!r}")
     return Budget(size, per_task=parsed[3] is not None)

@@ -84,8 +84,12 @@ def task_values(stream: str, runs: Runs) -> list[dict[str, Any]]:
         if record.diagnosis is None:
             raise DataError(f"{stream}, seed {seed}: the run was not asked to measure; run it with --diagnose")
         run = {"stream": stream, "seed": seed}
-        rows += [{**run, **claims, "task": str(claims["task"] + 1)} for claims in record.diagnosis["tasks"]]
-        rows.append({**run, "task": "all", **over_all(record.diagnosis)})
+        try:
+            rows += [{**run, **claims, "task": str(claims["task"] + 1)} for claims in record.diagnosis["tasks"]]
+            rows.append({**run, "task": "all", **over_all(record.diagnosis)})
+        except (KeyError, TypeError, AttributeError, ArithmeticError) as error:
+            why = f"what it measured cannot be read, {type(error).__name__} {error}"
+            raise DataError(f"{stream}, seed {seed}: {why}; run it again with --diagnose") from None
     rows += [{"stream": stream, "seed": seed, "task": "not run"} for seed in runs.missing]
     return rows
 

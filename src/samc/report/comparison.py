@@ -42,6 +42,8 @@ class MethodRow:
 
     method: str
     records: tuple[RunRecord, ...]
+    repeats: tuple[tuple[RunRecord, RunRecord], ...] = ()
+    # runs of the same seed that are not counted, each with the one that is
 
     def over_seeds(self, measure: Measure) -> Spread:
         return Spread(tuple(float(measure(record)) for record in self.records))
@@ -74,27 +76,43 @@ def load_records(folder: Path) -> list[RunRecord]:
 def comparison_tables(records: Sequence[RunRecord]) -> list[Table]:
     """One table for all runs on equal terms."""
     return [
-        Table(title, COLUMNS, [TableRow(row.values()) for row in rows]) for title, rows in method_rows(records).items()
+        Table(title, COLUMNS, [TableRow(row.values()) for row in rows], repeats_note(rows))
+        for title, rows in method_rows(records).items()
     ]
+
+
+def repeats_note(rows: Sequence[MethodRow]) -> tuple[str, ...]:
+    """How many runs were made more than once and are counted once, and how far their ACC differ."""
+    pairs = [pair for row in rows for pair in row.repeats]
+    if not pairs:
+        return ()
+    apart = max(abs(percent("acc")(left_out) - percent("acc")(shown)) for left_out, shown in pairs)
+    what = "a record repeats a run" if len(pairs) == 1 else f"{len(pairs)} records repeat runs"
+    differ = f"ACC differs by up to {apart:.1f} points" if apart else "with the same ACC"
+    return (
+        f"{what} of the same settings, machine, threads and seed ({differ}); the last of each, by path, is counted",
+    )
 
 
 def method_rows(records: Sequence[RunRecord]) -> dict[str, list[MethodRow]]:
     """By the terms of the comparison, a row for each method, its settings and its machine, the best ACC first.
 
-    Of two runs that differ in nothing, the later counts.
+    Of two runs that differ in nothing, the later counts. The number of threads is a part of a CPU: it changes the order
+    in which numbers are added, and with it what is learnt.
     """
-    groups: dict[str, dict[str, dict[int, RunRecord]]] = {}
+    groups: dict[str, dict[str, dict[int, list[RunRecord]]]] = {}
     for record in records:
         terms = json.dumps(record.fingerprint, sort_keys=True)
-        settings = {k: v for k, v in record.config.items() if k != "seed"} | {"machine": record.device["name"]}
+        settings = {k: v for k, v in record.config.items() if k != "seed"} | machine_of(record)
         by_seed = groups.setdefault(terms, {}).setdefault(json.dumps(settings, sort_keys=True), {})
-        by_seed[record.config.get("seed", 0)] = record
+        by_seed.setdefault(-1 if (seed := record.config.get("seed", 0)) is None else seed, []).append(record)
     tables: dict[str, list[MethodRow]] = {}
     for terms, methods in groups.items():
         rows = []
         for by_seed in methods.values():
-            ordered = tuple(by_seed[seed] for seed in sorted(by_seed))
-            rows.append(MethodRow(ordered[0].config["model"], ordered))
+            ordered = tuple(by_seed[seed][-1] for seed in sorted(by_seed))
+            repeats = tuple((record, runs[-1]) for runs in by_seed.values() for record in runs[:-1])
+            rows.append(MethodRow(ordered[0].config["model"], ordered, repeats))
         rows = [replace(row, method=telling_name(row, rows)) for row in rows]
         title = title_of(json.loads(terms), tables)
         tables[title] = sorted(rows, key=lambda row: -row.over_seeds(percent("acc")).mean)
@@ -118,15 +136,21 @@ def telling_name(row: MethodRow, rows: Sequence[MethodRow]) -> str:
 def settings_of(record: RunRecord) -> dict[str, Any]:
     """A run's settings and its machine, with the codec that was used where none was asked for."""
     codec = record.memory.get("codec", record.config.get("codec"))
-    settings = {**record.config, "codec": codec, "machine": record.device["name"]}
+    settings = {**record.config, "codec": codec, **machine_of(record)}
     return {name: value for name, value in settings.items() if name not in ("model", "seed", "preset")}
+
+
+def machine_of(record: RunRecord) -> dict[str, Any]:
+    """A run's machine and, on a CPU, the threads that it was learnt with."""
+    return {"machine": record.device["name"], "threads": record.device.get("threads")}
 
 
 def title_of(terms: dict[str, Any], taken: Collection[str]) -> str:
     """What two tables differ in, as far as a line can tell; where it cannot, they are numbered."""
-    count = sum(terms["training_images"])
-    images_budget = "not stated" if terms["budget_images"] is None else f"{terms['budget_images']} images per task"
+    counts, budget_images = terms.get("training_images"), terms.get("budget_images")
+    count = "unknown" if counts is None else f"{sum(counts):,}"
+    images_budget = "not stated" if budget_images is None else f"{budget_images} images per task"
     budget = f"{terms.get('memory_bytes') or images_budget}, counted in {terms['accounting']}"
-    text = f"{terms['stream']}: {len(terms['class_order'])} tasks, {count:,} training images, budget {budget}"
+    text = f"{terms['stream']}: {len(terms['class_order'])} tasks, {count} training images, budget {budget}"
     alike = sum(title == text or title.startswith(f"{text} (") for title in taken)
     return f"{text} ({alike + 1})" if alike else text

@@ -4,6 +4,7 @@ from typing import Any
 
 from samc.errors import DataError
 from samc.record import RunRecord
+from samc.report.comparison import machine_of
 from samc.report.measures import Measure, extra_bytes, images, memory_bytes, percent, total_seconds
 from samc.report.numbers import DASH, format_number
 from samc.report.tables import Column, Table, TableRow
@@ -65,7 +66,7 @@ def run_name(record: RunRecord) -> str:
 
 def differing_settings(first: RunRecord, second: RunRecord) -> dict[str, tuple[str, str]]:
     """Settings, machine and versions with both values."""
-    a, b = ({**record.config, "machine": record.device.get("name"), **record.versions} for record in (first, second))
+    a, b = ({**record.config, **machine_of(record), **record.versions} for record in (first, second))
     names = [name for name in dict.fromkeys((*a, *b)) if a.get(name, ABSENT) != b.get(name, ABSENT)]
     return {name: (format_setting(a.get(name, ABSENT)), format_setting(b.get(name, ABSENT))) for name in names}
 

@@ -1,7 +1,7 @@
 """An item's records to its tables and figures, as files; nothing is trained here."""
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from samc.errors import OutputError
 from samc.experiments.diagnosis import evenly_spread
 from samc.experiments.jobs import Job
-from samc.experiments.pictures import PICTURES, unpack
+from samc.experiments.pictures import PICTURES, RememberedImage, read_pictures
 from samc.experiments.record_store import RecordStore
 from samc.experiments.specification import Item, Key
 from samc.files import write_whole
@@ -22,7 +22,7 @@ from samc.report.curve_table import curve_points
 from samc.report.frontier_table import frontier_tables
 from samc.report.gallery import draw_gallery
 from samc.report.grid_table import as_presets, grid_tables
-from samc.report.measures import images
+from samc.report.measures import images, memory_bytes
 from samc.report.paired_table import parts_tables, released_tables, saliency_tables
 from samc.report.runs import BUDGET, Results, by_stream, machines_sentence
 from samc.report.stored_table import stored_tables
@@ -50,11 +50,13 @@ FIGURES: dict[str, Callable[[curves.Streams], Figure]] = {
 }
 AXES = {"memory-size": ("accounting", "budget_images"), "frontier": BUDGET}
 # terms that a figure itself shows: its axis; GEM's images are counted in bytes, SAMC's in values, as in the paper
+Pictures = Mapping[Key, Sequence[RememberedImage]]
+# the images that runs have kept for a gallery
 MOST_TASKS = 5
 # in a gallery, spread over the stream
 
 
-def publish(item: Item, results: Results, folder: Path, pictures: Mapping[Key, bytes]) -> list[Path]:
+def publish(item: Item, results: Results, folder: Path, pictures: Pictures) -> list[Path]:
     """Write folder/ITEM.md, .csv and .tex for a table, .png, .svg and .csv for a figure; returns the files.
 
     A figure of no runs is not drawn. The gallery is one picture per stream, as PNG only: it is made of pixels.
@@ -69,11 +71,11 @@ def publish(item: Item, results: Results, folder: Path, pictures: Mapping[Key, b
     return [*figures, *(write_tables(item, results, folder) if item.name in TABLES else [])]
 
 
-def load_pictures(jobs: Mapping[Key, Job], store: RecordStore) -> dict[Key, bytes]:
+def load_pictures(jobs: Mapping[Key, Job], store: RecordStore) -> Pictures:
     """What runs with pictures have left next to their records; a store that was handed on may be without."""
     found = {key: store.locate(job) for key, job in jobs.items() if job.pictures}
     files = {key: located[0] / PICTURES for key, located in found.items() if located}
-    return {key: path.read_bytes() for key, path in files.items() if path.exists()}
+    return {key: read_pictures(path) for key, path in files.items() if path.exists()}
 
 
 def write_tables(item: Item, results: Results, folder: Path) -> list[Path]:
@@ -98,15 +100,14 @@ def write_figures(item: Item, results: Results, folder: Path) -> list[Path]:
     return [*curves.save_figure(lambda: FIGURES[item.name](known), folder / item.name), *paths] if known else paths
 
 
-def write_galleries(results: Results, folder: Path, pictures: Mapping[Key, bytes]) -> list[Path]:
+def write_galleries(results: Results, folder: Path, pictures: Pictures) -> list[Path]:
     """Of each stream the first run that has left pictures."""
     paths: dict[str, Path] = {}
     for (stream, variant, seed), record in results.items():
-        content = pictures.get((stream, variant, seed))
-        if record is None or content is None or stream in paths:
+        remembered = pictures.get((stream, variant, seed))
+        if record is None or not remembered or stream in paths:
             continue
         paths[stream] = folder / f"gallery-{stream}.png"
-        remembered = unpack(content)
         tasks = choose_tasks(sorted({image.task for image in remembered}), MOST_TASKS)
         picture = io.BytesIO()
         draw_gallery([image for image in remembered if image.task in tasks], picture, gallery_title(stream, record))
@@ -120,7 +121,7 @@ def choose_tasks(tasks: list[int], most: int) -> list[int]:
 
 
 def gallery_title(stream: str, record: RunRecord) -> str:
-    return f"{stream}: {images(record):,} images in {record.memory['memory_bytes']:,} bytes"
+    return f"{stream}: {images(record):,} images in {memory_bytes(record):,} bytes"
 
 
 def write_text(path: Path, text: str) -> Path:

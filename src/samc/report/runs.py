@@ -95,8 +95,14 @@ def check_equal_terms(stream: str, rows: Iterable[Runs], axis: tuple[str, ...]) 
 def machines_sentence(records: Iterable[RunRecord | None]) -> list[str]:
     """The machines and versions of some runs, as a list of one sentence; empty if there are no runs."""
     places = {
-        f"{record.device['name']} (torch {record.versions['torch']}, samc {record.versions['samc']})"
+        f"{record.device['name']} (torch {record.versions['torch']}, samc {record.versions['samc']}{threads(record)})"
         for record in records
         if record
     }
     return [f"Learnt on {'; '.join(sorted(places))}."] if places else []
+
+
+def threads(record: RunRecord) -> str:
+    """On a CPU, how many: another number gives other figures."""
+    count = record.device.get("threads")
+    return "" if count is None else f", {count} {'thread' if count == 1 else 'threads'}"

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 
+from samc.errors import printable
 from samc.report.numbers import DASH, format_mean, format_number
 
 Values = Mapping[str, Any]
@@ -71,18 +72,18 @@ class Column:
 
     @property
     def full_heading(self) -> str:
-        return f"{self.group}: {self.heading}" if self.group else self.heading
+        return printable(f"{self.group}: {self.heading}" if self.group else self.heading)
 
     def cell(self, values: Values) -> str:
         if callable(self.key):
-            return self.key(values)
+            return printable(self.key(values))
         value = values.get(self.key)
         if value is None:
             return DASH
         if isinstance(value, bool):
             return "yes" if value else "no"
         if isinstance(value, str):
-            return value
+            return printable(value)
         if self.sd:
             return format_mean(value, values[self.sd], self.digits, self.sign)
         return format_number(self.scale * value, self.digits, self.sign) + self.unit
@@ -98,12 +99,18 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Table:
-    """One table. CSV has all values of its rows, the other formats its columns."""
+    """One table. CSV has all values of its rows, the other formats its columns.
+
+    What is drawn comes from records, which may be a stranger's: nothing in it steers a terminal.
+    """
 
     title: str
     columns: Sequence[Column]
     rows: Sequence[TableRow]
     notes: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", printable(self.title))
 
     def cells(self, bold: str = "{}", escape: Callable[[str], str] = str) -> list[list[str]]:
         """The texts of every row; `bold` is a template for those that stand out."""

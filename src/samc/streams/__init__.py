@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from samc.errors import ConfigError, unknown
+from samc.files import expanded
 from samc.streams.base import Dataset, Stream, Task, split
 from samc.streams.cifar import load_cifar10, load_cifar100
 from samc.streams.custom import load_folder, load_npz
@@ -30,8 +31,7 @@ def open_stream(
     """A stream by the name that the command line uses; `cut` is what `split` takes."""
     for prefix, load in OWN.items():
         if name.startswith(prefix):
-            path = Path(name.removeprefix(prefix)).expanduser()
-            return split(load(path, image_size), seed=seed, **cut)
+            return split(load(expanded(name.removeprefix(prefix)), image_size), seed=seed, **cut)
     if name != "split-synthetic" and name not in PAPER:
         raise unknown("dataset", name, NAMES)
     if image_size is not None:

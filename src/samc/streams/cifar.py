@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from samc.errors import DataError
+from samc.files import read_regular
 from samc.streams.base import Dataset
 
 FOLDERS = {
@@ -53,6 +54,9 @@ BINARY_BYTES = {
     "train.bin": 50_000 * 3074,
     "test.bin": 10_000 * 3074,
 }
+
+MOST_BYTES = 2**28
+# of one file; the largest, a binary layout's, has 153,700,000
 
 NAME_FILES = {
     "cifar-10-batches-py": "batches.meta",
@@ -142,12 +146,7 @@ def class_names(folder: Path, name: str, default_names: tuple[str, ...]) -> tupl
 def read_checked(path: Path, name: str) -> bytes:
     """A file's content, once its size and digest are known to be right."""
     remedy = f"run `samc data fetch {name}` to get it again"
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing; {remedy}") from None
-    except OSError as error:
-        raise DataError(f"cannot read {path} ({error.strerror}); {remedy}") from None
+    content = read_regular(path, MOST_BYTES, remedy)
     size = BINARY_BYTES.get(path.name, len(content))
     if len(content) != size:
         raise DataError(f"{path} has {len(content):,} bytes instead of {size:,}; {remedy}")

@@ -1,9 +1,17 @@
-"""Fetches the official archives: pooch downloads one, its md5 is verified, and it is unpacked whole or not at all."""
+"""Fetches the official archives: pooch downloads one, its md5 is verified, and it is unpacked whole or not at all.
 
+A server that gives more than the archive has, or next to nothing in a minute, is given up.
+"""
+
+import fcntl
 import os
+import shutil
 import tarfile
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -11,6 +19,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from samc.errors import DataError, OutputError, unknown
+from samc.files import expanded, open_regular
 from samc.streams import cifar, mini_imagenet
 from samc.streams.base import Dataset
 
@@ -18,15 +27,26 @@ Progress = Callable[[int, int | None], None]
 # called with the bytes that have come and, where the server says so, the bytes to come in all
 
 TIMEOUT_SECONDS = 30
-CHUNK_BYTES = 1 << 18
+# to connect, and between two bytes
+CHUNK_BYTES = 1 << 16
+CHUNK_SECONDS = 60
+# that a chunk may take: slower than a kilobyte a second, and an archive would take days
+SLACK = 1.1
+# how much more than its known size an archive may have before it is cut off; the md5 settles the rest
+STAGING = ".fetch-"
+LOCK = "lock"
+# within a staging folder, held as long as its fetch lives
+ABANDONED_SECONDS = 24 * 60 * 60
+# after which a staging folder without a lock, of an older version or of a fetch that was killed at once, is removed
 
 
 @dataclass(frozen=True)
 class Archive:
-    """An official archive: where it is, its md5, the folder it unpacks to, and how that folder is read."""
+    """An official archive: where it is, its md5, its size, the folder it unpacks to, and how that folder is read."""
 
     url: str
     md5: str
+    nbytes: int
     folder: str
     load: Callable[[Path], Dataset]
 
@@ -39,12 +59,14 @@ ARCHIVES = {
     "cifar10": Archive(
         "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
         "c58f30108f718f92721af3b95e74349a",
+        170_498_071,
         "cifar-10-batches-py",
         cifar.load_cifar10,
     ),
     "cifar100": Archive(
         "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
         "eb9058c3a382ffc7106e4002c42a8d85",
+        169_001_437,
         "cifar-100-python",
         cifar.load_cifar100,
     ),
@@ -54,13 +76,13 @@ ARCHIVES = {
 def default_data_dir() -> Path:
     """Where data sets are looked for: $SAMC_DATA, or else samc/ in the user's cache folder."""
     if given := os.environ.get("SAMC_DATA"):
-        return Path(given).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "samc"
+        return expanded(given)
+    return expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "samc"
 
 
 def data_folder(given: Path | None) -> Path:
     """The folder that was given, or the default one."""
-    return Path(given).expanduser() if given else default_data_dir()
+    return expanded(given) if given else default_data_dir()
 
 
 def no_progress(done: int, total: int | None) -> None:
@@ -77,14 +99,13 @@ def fetch(name: str, data_dir: Path, *, url: str | None = None, progress: Progre
     if name not in ARCHIVES:
         raise unknown("data set", name, ARCHIVES)
     archive = ARCHIVES[name]
+    remove_abandoned(data_dir)
     if present := intact_copy(name, data_dir):
         return present
     target = data_dir / archive.folder
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
-        # in data_dir, because only within one file system is a rename all or nothing
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=data_dir) as temporary:
-            staging = Path(temporary)
+        with staging_folder(data_dir) as staging:
             download(archive, url or archive.url, staging / archive.file_name, target, progress)
             unpack(staging / archive.file_name, archive.folder, staging)
             move_into_place(staging / archive.folder, target, staging / "replaced")
@@ -92,6 +113,36 @@ def fetch(name: str, data_dir: Path, *, url: str | None = None, progress: Progre
         reason = error.strerror or error
         raise OutputError(f"cannot write to {data_dir} ({reason}); make room, or choose another --data-dir") from None
     return target
+
+
+@contextmanager
+def staging_folder(data_dir: Path) -> Iterator[Path]:
+    """A folder for one fetch; in data_dir, because only within one file system is a rename all or nothing."""
+    with tempfile.TemporaryDirectory(prefix=STAGING, dir=data_dir) as temporary:
+        with (Path(temporary) / LOCK).open("wb") as lock:
+            with suppress(OSError):  # a file system without locks: the folder's age will tell
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield Path(temporary)
+
+
+def remove_abandoned(data_dir: Path) -> None:
+    """Remove the staging folders of fetches that were killed; the system has ended their locks with them."""
+    for folder in data_dir.glob(f"{STAGING}*"):
+        with suppress(OSError):
+            if is_abandoned(folder):
+                shutil.rmtree(folder)
+
+
+def is_abandoned(folder: Path) -> bool:
+    lock = folder / LOCK
+    if not lock.is_file():
+        return folder.is_dir() and time.time() - folder.stat().st_mtime > ABANDONED_SECONDS
+    with lock.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
 
 def intact_copy(name: str, data_dir: Path) -> Path | None:
@@ -106,15 +157,18 @@ def intact_copy(name: str, data_dir: Path) -> Path | None:
 class ProgressFile:
     """An open file that reports the bytes written to it; it is also the progress bar that pooch tells the total.
 
-    pooch's own count goes by whole chunks, so what it adds to its bar is ignored.
+    pooch's own count goes by whole chunks, so what it adds to its bar is ignored. More than `most_bytes` are refused.
     """
 
-    def __init__(self, file: BinaryIO, progress: Progress):
+    def __init__(self, file: BinaryIO, progress: Progress, most_bytes: int):
         self.file = file
         self.progress = progress
+        self.most_bytes = most_bytes
         self.done = 0
         self.started = False
         self.length: int | None = None
+        self.moved = threading.Event()
+        self.given_up = False
 
     @property
     def total(self) -> int | None:
@@ -124,12 +178,21 @@ class ProgressFile:
     def total(self, length: int | None) -> None:
         self.started = True
         self.length = length or None  # pooch says 0 where the server says nothing
+        self.check(self.length or 0)
         self.progress(0, self.length)
 
     def write(self, chunk: bytes) -> None:
+        self.check(self.done + len(chunk))
         self.file.write(chunk)
         self.done += len(chunk)
+        self.moved.set()
         self.progress(self.done, self.length)
+
+    def check(self, size: int) -> None:
+        if self.given_up:
+            raise TooMuch("nobody waits for it any more")
+        if size > self.most_bytes:
+            raise TooMuch(f"gives at least {size:,} bytes where the archive has fewer than {self.most_bytes:,}")
 
     def flush(self) -> None:
         self.file.flush()
@@ -137,6 +200,10 @@ class ProgressFile:
     def update(self, chunk_bytes: int) -> None: ...
     def reset(self) -> None: ...
     def close(self) -> None: ...
+
+
+class TooMuch(Exception):
+    """A transfer that is cut off, and why; no ValueError, which is what a strange header is."""
 
 
 def download(archive: Archive, url: str, path: Path, target: Path, progress: Progress) -> None:
@@ -147,13 +214,47 @@ def download(archive: Archive, url: str, path: Path, target: Path, progress: Pro
     by_hand = f"download {archive.file_name} elsewhere and unpack it so that {first_file} exists"
     transfer = copy_file if urlsplit(url).scheme == "file" else request
     with path.open("wb") as file:
-        transfer(url, ProgressFile(file, progress), by_hand)
+        watched = ProgressFile(file, progress, int(archive.nbytes * SLACK))
+        try:
+            while_it_moves(lambda: transfer(url, watched, by_hand), watched)
+        except TooMuch as error:
+            raise DataError(f"{url} {error}; try another mirror, or {by_hand}") from None
     found = pooch.file_hash(path, alg="md5")
     if found != archive.md5:
         raise DataError(
             f"{url} gave another file than {archive.file_name}: md5 {found} instead of {archive.md5}; "
             f"try again, or {by_hand}"
         )
+
+
+def while_it_moves(transfer: Callable[[], None], file: ProgressFile) -> None:
+    """Run a transfer as long as a chunk comes in time; a server that sends a byte now and then defies every timeout.
+
+    It runs in a thread of its own, which is left behind where it hangs and ends at its next byte.
+    """
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            transfer()
+        except BaseException as error:  # it is raised in the thread that waits
+            errors.append(error)
+        finally:
+            ended.set()
+            file.moved.set()
+
+    ended = threading.Event()
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        while not ended.is_set():
+            if not file.moved.wait(CHUNK_SECONDS):
+                reason = f"gives less than {CHUNK_BYTES:,} bytes in {CHUNK_SECONDS} seconds"
+                raise TooMuch(f"{reason}, after {file.done:,} bytes")
+            file.moved.clear()
+    finally:
+        file.given_up = True
+    if errors:
+        raise errors.pop()  # a list that kept it would keep its socket too
 
 
 def request(url: str, file: ProgressFile, by_hand: str) -> None:
@@ -195,19 +296,19 @@ def innermost(error: Exception) -> str:
 def copy_file(url: str, file: ProgressFile, by_hand: str) -> None:
     """Copy a file of this machine, which pooch does not do."""
     path = Path(url2pathname(urlsplit(url).path))
-    file.total = path.stat().st_size if path.exists() else None
+    file.total = path.stat().st_size if path.is_file() else None
     for chunk in read_chunks(path, url, by_hand):
         file.write(chunk)
 
 
 def read_chunks(path: Path, url: str, by_hand: str) -> Iterator[bytes]:
     """A file in pieces; a generator, so that errors of reading it are not mixed up with those of writing."""
-    try:
-        with path.open("rb") as source:
+    with open_regular(path, by_hand) as source:
+        try:
             while chunk := source.read(CHUNK_BYTES):
                 yield chunk
-    except OSError as error:
-        raise DataError(f"cannot reach {url} ({error.strerror}): {by_hand}") from None
+        except OSError as error:
+            raise DataError(f"cannot reach {url} ({error.strerror}): {by_hand}") from None
 
 
 def unpack(path: Path, folder: str, destination: Path) -> None:

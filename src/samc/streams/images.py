@@ -1,8 +1,6 @@
 """Arrays and image files on disk, read into uint8 arrays: what mini-ImageNet and your own data have in common."""
 
 import hashlib
-import zipfile
-import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,34 +9,23 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from samc.config import RunConfig, check_setting
+from samc.config import LARGEST_IMAGE, RunConfig, check_setting
 from samc.errors import DataError
+from samc.files import open_regular
+from samc.streams.npz import read_npz
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".ppm")
+FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF", "PPM")
+# whatever a file is called, Pillow tries these and no other: some of the others start programs
+MOST_PIXELS = 2**26
+# of a picture that is made smaller, those of the largest cameras; one that says it has more is not decoded
 
 
 def read_arrays(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, np.ndarray]:
     """The named arrays of an npz file; never unpickles."""
-    if not path.is_file():
-        raise DataError(
-            f"{path} is not there; save it with numpy.savez(path, {', '.join(f'{name}=...' for name in needed)})"
-        )
-    if not zipfile.is_zipfile(path):
-        raise DataError(f"{path} is not a whole npz file; copy it again, or save it anew with numpy.savez")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            missing = [name for name in needed if name not in archive.files]
-            if missing:
-                found = ", ".join(archive.files) or "nothing"
-                raise DataError(f"{path} has no array {missing[0]!r}, only {found}; it needs {', '.join(needed)}")
-            return {name: archive[name] for name in (*needed, *optional) if name in archive.files}
-    except DataError:
-        raise
-    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(
-            f"cannot read {path} ({reason}); copy it again, or save plain arrays with numpy.savez"
-        ) from None
+    remedy = f"save it with numpy.savez(path, {', '.join(f'{name}=...' for name in needed)})"
+    with open_regular(path, remedy) as file:
+        return read_npz(file, str(path), needed, optional)
 
 
 def read_classes(folder: Path) -> dict[str, list[Path]]:
@@ -82,7 +69,8 @@ def read_images(files: Sequence[Path], image_size: int | None) -> UInt8[np.ndarr
 def read_image(path: Path, image_size: int | None) -> UInt8[np.ndarray, "h w 3"]:
     """One image file as RGB."""
     try:
-        with Image.open(path) as image:
+        with open_regular(path, "replace it or delete it") as file, Image.open(file, formats=FORMATS) as image:
+            check_size(path, image.size, image_size)
             if image.mode.startswith(("I", "F")):
                 raise DataError(
                     f"{path} has more than 8 bits per pixel, which would be cut off at 255; save it as 8-bit"
@@ -93,6 +81,18 @@ def read_image(path: Path, image_size: int | None) -> UInt8[np.ndarray, "h w 3"]
     except Exception as error:  # each of Pillow's decoders fails in its own way
         raise DataError(f"cannot read {path} as an image ({type(error).__name__}); replace it or delete it") from None
     return np.asarray(rgb if image_size is None else resized(rgb, image_size))
+
+
+def check_size(path: Path, size: tuple[int, int], image_size: int | None) -> None:
+    """Refuse a picture by what it says of its size, before it is decoded."""
+    width, height = size
+    if width * height > MOST_PIXELS:
+        raise DataError(f"{path} says it has {width:,}x{height:,} pixels, too many to read; make it smaller")
+    if image_size is None and max(size) > LARGEST_IMAGE:
+        raise DataError(
+            f"{path} has {width:,}x{height:,} pixels, and images that are learnt from at most {LARGEST_IMAGE:,} per "
+            "side; resize all with --image-size N"
+        )
 
 
 def resized(image: Image.Image, image_size: int) -> Image.Image:

@@ -1,0 +1,207 @@
+"""Thousands of damaged and forged files and settings: each is read, or refused in one line, soon and in little memory.
+
+`python tests/test_fuzz.py 5000` tries as many as it is told.
+"""
+
+import contextlib
+import io
+import json
+import random
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fuzzing import STRANGE, changed_bytes, changed_json
+from memory_makers import SPECS, filled, forged
+from samc.cli import main
+from samc.config import setting_fields
+from samc.errors import UserError
+from samc.experiments.items import ITEMS
+from samc.learners import LEARNERS, configure
+from samc.memory.container import KEY
+from samc.memory.file import container_bytes
+
+CASES = 300
+# in the suite
+MOST_SECONDS = 10
+MOST_MEMORY = 2**28
+# of one case
+ROOT = Path(__file__).parents[1]
+RECORD = json.loads((ROOT / "results/split-synthetic/gem-seed0/record.json").read_text())
+DIAGNOSED = json.loads(next((ROOT / "results/diagnosis").glob("*/record.json")).read_text())
+
+
+def call(*arguments) -> tuple[int, str, str]:
+    """The command line in this process; anything but an orderly end is raised."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = end.code or 0
+    return code, out.getvalue(), err.getvalue()
+
+
+def check_end(code, out, err, failed=(2,)):
+    assert code == 0 or code in failed, (code, out, err)
+    assert err.count("\n") == (code == 2), err
+    assert "interrupted" not in err
+    assert not any(character in out + err for character in "\x1b\x07\u202e"), "an escape reached the terminal"
+
+
+def a_record(rng, folder):
+    """A changed record beside a good one, in a report and in a comparison."""
+    content = changed_json(rng.choice((RECORD, RECORD, DIAGNOSED)), rng)
+    for name, text in (("a", json.dumps(RECORD).encode()), ("b", content)):
+        (folder / name).mkdir()
+        (folder / name / "record.json").write_bytes(text)
+    code, out, err = call("report", folder)
+    check_end(code, out, err)
+    assert "nan" not in out, "no figure is NaN"
+    check_end(*call("compare", folder / "a", folder / "b"))
+
+
+def a_store(rng, folder):
+    """A changed record, or changed pictures, in a folder of `samc reproduce`."""
+    from record_makers import of_job  # noqa: PLC0415  (also used outside of pytest)
+
+    item = ITEMS[rng.choice(("theory", "gallery", "table3", "table1"))]
+    key = next(key for key in item.jobs(quick=True) if item.name != "theory" or item.jobs(quick=True)[key].diagnose)
+    job = item.jobs(quick=True)[key]
+    made = json.loads(of_job(job).save(folder / "made").read_text())
+    if job.diagnose:
+        made["diagnosis"] = DIAGNOSED["diagnosis"]
+    place = folder / "store" / job.name
+    place.mkdir(parents=True)
+    damaged_pictures = job.pictures and rng.random() < 0.8
+    content = json.dumps(made).encode() if damaged_pictures else changed_json(made, rng)
+    (place / "record.json").write_bytes(content)
+    if job.pictures:
+        (place / "pictures.npz").write_bytes(changed_arrays(rng, pictures(rng)))
+    check_end(*call("results", folder / "store", "--quick", "--page", folder / "page.md"))
+
+
+def pictures(rng):
+    noise = np.random.default_rng(rng.randrange(100))
+    return {
+        "task": np.arange(2), "name": np.array(["a", "b"]), "truth": noise.random((2, 8, 8, 3)),
+        "saliency": noise.random((2, 8, 8)), "mask": noise.random((2, 8, 8)) > 0.5,
+        "completed": noise.random((2, 8, 8, 3)), "nbytes": np.array([9, 10]),
+    }  # fmt: skip
+
+
+def changed_arrays(rng, arrays):
+    """An npz file with an array of another shape or type, without one, or damaged as bytes."""
+    arrays = dict(arrays)
+    name = rng.choice(sorted(arrays))
+    match rng.randrange(5):
+        case 0:
+            del arrays[name]
+        case 1:
+            arrays[name] = rng.choice((arrays[name][:1], arrays[name].reshape(-1), np.array(3), np.zeros((0, 3))))
+        case 2:
+            kind = rng.choice(("f8", "U9", "i8", "u1", "c16", "V7", "M8[s]"))
+            arrays[name] = np.zeros(arrays[name].shape, kind)
+        case 3 if arrays[name].dtype.kind == "f":
+            arrays[name] = arrays[name] * rng.choice((np.nan, np.inf, -1, 1e300))
+    file = io.BytesIO()
+    rng.choice((np.savez, np.savez_compressed))(file, **arrays)
+    return changed_bytes(file.getvalue(), rng) if rng.random() < 0.6 else file.getvalue()
+
+
+def an_npz(rng, folder):
+    """A changed file of images and labels, as the stream of a run that is refused or cut."""
+    from samc.streams import open_stream  # noqa: PLC0415
+
+    noise = np.random.default_rng(0)
+    arrays = {"x": noise.integers(0, 256, (40, 8, 8, 3), np.uint8), "y": np.arange(40) % 4}
+    (folder / "my.npz").write_bytes(changed_arrays(rng, arrays))
+    with contextlib.suppress(UserError):
+        assert len(open_stream(f"npz:{folder / 'my.npz'}", n_tasks=2)) == 2
+    check_end(*call("memory", "audit", folder / "none.samc", "--against", folder / "my.npz"))
+
+
+def a_memory(rng, folder):
+    """A memory's file with changed bytes, or with changed fields and a checksum that fits."""
+    path = folder / "memory.samc"
+    filled(rng.choice(SPECS))[0].save(path)
+    if rng.random() < 0.4:
+        path.write_bytes(changed_bytes(path.read_bytes(), rng))
+    else:
+        raw = path.read_bytes()
+        fields = json.loads(json.loads(raw[8 : container_bytes(path)])["__metadata__"][KEY])
+        name = rng.choice(sorted(fields))
+        values = (*STRANGE, "jpeg:999999999", "cam:4000x4000", [3, 4096, 4096], [1, 1, 2**40], [[0, 8, 8]] * 3000)
+        forged(path, **{name: rng.choice(values)})
+    check_end(*call("memory", "info", path))
+    check_end(*call("memory", "audit", path), failed=(1, 2))
+    if rng.random() < 0.2:
+        check_end(*call("memory", "show", path, "--out", folder / "memory.png"))
+
+
+def a_config(rng, folder):
+    """Settings of the wrong kind, from Python; and as flags, where they are text anyway."""
+    model = rng.choice(sorted(LEARNERS))
+    fields = setting_fields(LEARNERS[model].Settings)
+    names = [*(item.name for item in fields), "seed", "memory_bytes", "buffer_size", "n_tasks", "class_order", "codec"]
+    numbers = (10**400, float("nan"), float("inf"), "9" * 5000, "jpeg:" + "9" * 50, "9" * 20 + "GB", "\x1b[31m")
+    given = {name: rng.choice((*STRANGE, *numbers)) for name in rng.sample(names, rng.choice((1, 1, 2)))}
+    with contextlib.suppress(UserError):
+        configure({"model": model, **given})
+
+
+KINDS = (a_record, a_record, a_record, an_npz, a_memory, a_memory, a_config, a_config, a_store, a_record)
+
+
+def try_case(seed, folder):
+    """One case; raises what is wrong with it. Returns its seconds and its most memory."""
+    rng, kind = random.Random(seed), KINDS[seed % len(KINDS)]
+    folder.mkdir()
+    tracemalloc.start()
+    started = time.perf_counter()
+    try:
+        kind(rng, folder)
+    finally:
+        seconds, most = time.perf_counter() - started, tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert seconds < MOST_SECONDS, f"took {seconds:.1f} s"
+    assert most < MOST_MEMORY, f"took {most:,} bytes"
+    return seconds, most
+
+
+@pytest.mark.parametrize("part", range(10))
+@pytest.mark.filterwarnings("ignore")
+def test_whatever_a_file_or_a_setting_is_the_end_is_orderly(part, tmp_path):
+    for seed in range(part, CASES, 10):
+        try:
+            try_case(seed, tmp_path / str(seed))
+        except BaseException as error:
+            raise AssertionError(f"case {seed}, {KINDS[seed % len(KINDS)].__name__}: {error!r}") from error
+
+
+if __name__ == "__main__":
+    import tempfile
+    import traceback
+    import warnings
+
+    warnings.simplefilter("ignore")
+    first, last = (0, int(sys.argv[1])) if len(sys.argv) < 3 else (int(sys.argv[1]), int(sys.argv[2]))
+    wrong, slowest, largest = 0, (0.0, 0), (0, 0)
+    for seed in range(first, last):
+        with tempfile.TemporaryDirectory() as temporary:
+            try:
+                seconds, most = try_case(seed, Path(temporary) / "case")
+                slowest, largest = max(slowest, (seconds, seed)), max(largest, (most, seed))
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                wrong += 1
+                place = traceback.extract_tb(error.__traceback__)[-1]
+                print(
+                    f"case {seed}, {KINDS[seed % len(KINDS)].__name__}: {error!r:.200} at {place.name}:{place.lineno}"
+                )
+    print(f"{last - first} cases, {wrong} wrong; slowest {slowest}, largest {largest}")
