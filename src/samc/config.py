@@ -104,7 +104,10 @@ class Terms(Settings):
         10, "memory of each task: the bytes of so many whole images", least=1, hint="the paper uses 10", group="memory"
     )
     memory_bytes: str | None = setting(
-        None, "the budget in bytes instead: 30KB/task, or 600KB for all tasks together", group="memory"
+        None,
+        "the budget in bytes instead: 30KB/task, or 600KB for all tasks together",
+        hint="write '30KB/task'",
+        group="memory",
     )
     accounting: str = setting(
         "bytes", "what counts, everything or colours only", choices=("bytes", "values"), group="memory"

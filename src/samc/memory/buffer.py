@@ -1,5 +1,6 @@
 """The episodic memory: encoded images of every task, under a budget of bytes that holds at every moment."""
 
+import operator
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -137,6 +138,7 @@ class EpisodicMemory:
 
     def task(self, task: int) -> TaskMemory:
         """What is held of a task; a new task takes its share of a common budget from the others."""
+        task = operator.index(task)  # tensors of one number differ from each other, and from the number
         if task not in self.by_task:
             self.by_task[task] = TaskMemory()
             for held in self.by_task.values():
