@@ -20,6 +20,8 @@ from samc.errors import ConfigError, unknown
 
 LARGEST_IMAGE = 1024
 # a side that a network of this kind could still take; far beyond it images alone would fill the machine
+LARGEST_FLOAT = 3.4e38
+# that networks compute with
 PRESETS = "presets.yaml"
 ANY_STREAM = "any"
 Group = Literal["what to learn", "memory", "method", "run"]
@@ -229,6 +231,8 @@ def check(item: Field, kind: Any, value: Any) -> None:
         whole = float not in wanted
         if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
             raise ConfigError(f"{name} is a {'whole ' if whole else ''}number, got {value!r}{hint}")
+        if not whole and math.isfinite(value) and abs(value) > LARGEST_FLOAT:
+            raise ConfigError(f"{name} is more than a float of 32 bits holds, got {value}{hint}")
         if not math.isfinite(value) or not within(value, **metadata["bounds"]):
             raise ConfigError(f"{name} is {described_range(**metadata['bounds'])}, got {value}{hint}")
     elif str in wanted and not isinstance(value, str):
