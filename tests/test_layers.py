@@ -16,7 +16,7 @@ FLOORS = (
     ("report",),
     ("experiments",),
     ("protocol",),
-    ("record",),
+    ("record", "health"),
     ("learners",),
     ("memory", "completion", "projection"),
     ("saliency", "engine"),

@@ -330,6 +330,7 @@ def test_float_images_are_the_same_images(settings):
         ({"memory_bytes": "ten"}, "memory-bytes is like 30KB/task, or 600KB for all tasks together; got 'ten'"),
         ({"replay": "gem", "memory_strength": -1.0}, "memory-strength is at least 0, got -1.0"),
         ({"lr": float("inf")}, "lr is above 0, got inf"),
+        ({"lr": 1e39}, r"lr is at most 3.4e\+38, got a larger number"),
         ({"autoencoder_lr": 0.0}, "autoencoder-lr is above 0, got 0.0"),
     ],
 )

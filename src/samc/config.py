@@ -22,6 +22,8 @@ LARGEST_IMAGE = 1024
 # a side that a network of this kind could still take; far beyond it images alone would fill the machine
 LARGEST_NUMBER = 2**63 - 1
 # what torch and numpy count with
+LARGEST_FLOAT = 3.4e38
+# that networks compute with
 PRESETS = "presets.yaml"
 ANY_STREAM = "any"
 Group = Literal["what to learn", "memory", "method", "run"]
@@ -114,7 +116,10 @@ class Terms(Settings):
         10, "memory of each task: the bytes of so many whole images", least=1, hint="the paper uses 10", group="memory"
     )
     memory_bytes: str | None = setting(
-        None, "the budget in bytes instead: 30KB/task, or 600KB for all tasks together", group="memory"
+        None,
+        "the budget in bytes instead: 30KB/task, or 600KB for all tasks together",
+        hint="write '30KB/task'",
+        group="memory",
     )
     accounting: str = setting(
         "bytes", "what counts, everything or colours only", choices=("bytes", "values"), group="memory"
@@ -236,8 +241,9 @@ def check(item: Field, kind: Any, value: Any) -> None:
         whole = float not in wanted
         if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
             raise ConfigError(f"{name} is a {'whole ' if whole else ''}number, got {value!r}{hint}")
-        if abs(value) > LARGEST_NUMBER and math.inf != abs(value):
-            raise ConfigError(f"{name} is at most {LARGEST_NUMBER}, got a larger number{hint}")
+        most = LARGEST_NUMBER if whole else LARGEST_FLOAT
+        if most < abs(value) != math.inf:
+            raise ConfigError(f"{name} is at most {most}, got a larger number{hint}")
         if not math.isfinite(value) or not within(value, **metadata["bounds"]):
             raise ConfigError(f"{name} is {described_range(**metadata['bounds'])}, got {value}{hint}")
     elif str in wanted and not isinstance(value, str):

@@ -44,6 +44,10 @@ class DataError(UserError):
     """Images or labels that are missing, damaged or of the wrong kind."""
 
 
+class DivergenceError(UserError):
+    """Learning that has led to numbers which are none."""
+
+
 class OutputError(UserError):
     """A place that cannot be written to, or that holds something we would not overwrite."""
 

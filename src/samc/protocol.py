@@ -10,6 +10,7 @@ from torch import Tensor
 from samc import metrics
 from samc.clock import Clock
 from samc.config import RunConfig
+from samc.health import ChanceWatch, LossMonitor
 from samc.learners.base import Learner, StepStats
 from samc.record import RunRecord, describe_device, versions
 from samc.streams.base import Stream, Task
@@ -60,6 +61,7 @@ def run(
     untrained, test_images = evaluate(stream, learner, 0, clock, watchers)
     matrix = [untrained]
     training_images, batch_sizes = [], []
+    monitor, chance = LossMonitor(learner), ChanceWatch(learner)
     for tasks_learnt, task in enumerate(stream, start=1):
         learner.begin_task(task)
         images, largest = 0, 0
@@ -67,15 +69,18 @@ def run(
             for watcher in watchers:
                 watcher.before_step(task, number, x, y)
             stats = learner.observe(x, y, task.id)
+            monitor.step(task.id, stats.loss)
             for watcher in watchers:
                 watcher.step(task, number, x, stats)
             images, largest = images + len(y), max(largest, len(y))
+        monitor.end_task(task.id)
         learner.end_task(task)
         task.release()
         training_images.append(images // max(n_epochs, 1))
         batch_sizes.append(largest if task.own_batch_size else batch_size)
         accuracies, _ = evaluate(stream, learner, tasks_learnt, clock, watchers)
         matrix.append(accuracies)
+        chance.tested(task, accuracies[tasks_learnt - 1], test_images[tasks_learnt - 1])
     memory = learner.memory_report()
     config = config or {
         "model": type(learner).__name__.lower(),
@@ -102,6 +107,7 @@ def run(
         fingerprint=fingerprint(stream, learner, n_epochs, counts, config, memory),
         versions=versions(),
         device=describe_device(device),
+        notes=chance.notes() or None,
     )
 
 

@@ -56,6 +56,8 @@ class RunRecord:
     device: dict[str, Any]
     diagnosis: dict[str, Any] | None = None
     # how far the paper's claims held, where a run measured it; absent from the file otherwise
+    notes: list[str] | None = None
+    # what a reader of the figures should know, such as a task that was not learnt; absent where there is nothing
 
     @property
     def bwt_by_t(self) -> float:

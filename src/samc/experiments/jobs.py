@@ -108,8 +108,8 @@ def learn(job: Job, data_dir: Path | None, device: torch.device, watchers: Seque
         with tempfile.TemporaryDirectory() as folder:
             learner.memory.save(Path(folder) / MEMORY)  # type: ignore[attr-defined]
             files[MEMORY] = (Path(folder) / MEMORY).read_bytes()
-    notes = () if learner.engine.program else (f"network: {learner.engine.way}",)
-    return Outcome(record, files, notes)
+    notes = [] if learner.engine.program else [f"network: {learner.engine.way}"]
+    return Outcome(record, files, (*notes, *(record.notes or ())))
 
 
 def has_memory(config: RunConfig) -> bool:

@@ -2,14 +2,16 @@
 
 import copy
 import inspect
-import operator
-from collections.abc import Callable, Hashable, Sequence
+import threading
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Int64, UInt8
 from torch import Tensor, nn
 
 from samc.config import Settings, described_settings, named_preset, setting, setting_fields, signature
@@ -18,7 +20,7 @@ from samc.errors import ConfigError
 from samc.learners.augmentation import AUGMENTATIONS
 from samc.learners.average import Average
 from samc.learners.fitting import check_state
-from samc.learners.inputs import Images, Inputs, Labels, TaskId
+from samc.learners.inputs import Images, Inputs, Labels, TaskId, task_number
 from samc.learners.saving import save_learner
 from samc.memory import Selection
 from samc.models import Classifier, Heads, probe
@@ -29,6 +31,62 @@ from samc.streams.base import Task
 from samc.streams.pixels import Normalisation
 
 EVALUATION_BATCH = 512
+LOCKED = (
+    "declare",
+    "begin_task",
+    "observe",
+    "end_task",
+    "predict",
+    "memory_report",
+    "state_dict",
+    "load_state_dict",
+)
+# one of these at a time, from whatever thread it is called
+
+
+class Guard:
+    """The lock of a learner. A copy of the learner gets one of its own: a lock can be neither copied nor pickled."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # a method calls its parent's
+
+    def __reduce__(self) -> tuple[type["Guard"], tuple[()]]:
+        return Guard, ()
+
+
+def with_lock(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The same method, which waits while another thread is in one of the learner's."""
+
+    @wraps(method)
+    def call(self: "NetworkLearner", *args: Any, **kwargs: Any) -> Any:
+        with self.guard.lock:
+            return method(self, *args, **kwargs)
+
+    return call
+
+
+def with_a_task(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The same method, which refuses a number in the place of the task that has it."""
+
+    @wraps(method)
+    def call(self: "NetworkLearner", task: Any) -> Any:
+        if not isinstance(task, Task) and not all(hasattr(task, name) for name in ("id", "classes", "x", "y")):
+            why = "some methods look at its images again"
+            remedy = "samc.Task.from_arrays(x, y, id=0) makes one"
+            raise ConfigError(f"{method.__name__} takes the task itself, not its number: {why}; got {task!r}; {remedy}")
+        if method.__name__ == "end_task":
+            self.check_seen(task_number(task.id))
+        return method(self, task)
+
+    return call
+
+
+def guarded(cls: type["NetworkLearner"]) -> None:
+    """Lock what a class defines of the contract, so that a method need not know of threads."""
+    for name in LOCKED:
+        if name in vars(cls):
+            method = with_a_task(vars(cls)[name]) if name in ("begin_task", "end_task") else vars(cls)[name]
+            setattr(cls, name, with_lock(method))
 
 
 @dataclass(frozen=True)
@@ -118,6 +176,8 @@ class NetworkLearner(Inputs):
     task_classes   the classes of each task, where they are known; else heads grow by the labels that tasks show
     mean, std      a number, or one per channel: float images come normalised so, and the network sees them so
     preset         named values under those that are given: paper, or paper:split-cifar10
+
+    Threads may share a learner: one call at a time is let in, so that `predict` answers from before a step or after it.
     """
 
     Settings: ClassVar[type[NetworkSettings]] = NetworkSettings
@@ -125,6 +185,7 @@ class NetworkLearner(Inputs):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        guarded(cls)
         cls.__signature__ = signature(cls.Settings, LEADING[1:])  # type: ignore[attr-defined]
         cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nSettings:\n{described_settings(cls.Settings)}"
 
@@ -142,12 +203,14 @@ class NetworkLearner(Inputs):
         device: str | torch.device = "cpu",
         **settings: Any,
     ):
+        self.guard = Guard()
         method = type(self).__name__.lower()
         values = {} if preset is None else named_preset(preset, method)
         known = {name: value for name, value in values.items() if name in self.Settings.names()}
         self.settings: Any = self.Settings.made(settings, method, known)
-        if image_shape is None or len(image_shape) != 3 or min(image_shape) < 1:
-            raise ConfigError(f"image_shape is (channels, height, width), such as (3, 32, 32); got {image_shape}")
+        self.image_shape: tuple[int, int, int] = checked_shape(image_shape)
+        check_number("num_classes", num_classes, 1, "how many classes there are; left out, heads grow")
+        check_number("seed", seed, 0, "a whole number from 0 below 2**63")
         if model is not None and not isinstance(model, nn.Module):
             raise ConfigError(f"model is an nn.Module, made and ready; got {model!r}")
         if model is not None and self.settings.weights is not None:
@@ -156,8 +219,7 @@ class NetworkLearner(Inputs):
             self.settings = replace(self.settings, backbone=f"{type(model).__module__}:{type(model).__qualname__}")
         self.own_network = model is not None
         self.num_classes, self.seed = num_classes, seed
-        self.image_shape: tuple[int, int, int] = (image_shape[0], image_shape[1], image_shape[2])
-        self.device = torch.device(device)
+        self.device = checked_device(device)
         self.random = torch.Generator().manual_seed(seed)
         self.normalisation = Normalisation.of(mean, std)
         self.model = self.built_classifier(model).to(self.device)
@@ -172,6 +234,8 @@ class NetworkLearner(Inputs):
         self.setup()
         for task, classes in enumerate(task_classes):
             self.declare(task, classes)
+        if self.declared:
+            self.expect(len(self.declared))
 
     def built_classifier(self, model: nn.Module | None) -> Classifier:
         with seeded(self.seed):
@@ -204,8 +268,16 @@ class NetworkLearner(Inputs):
 
     def declare(self, task: int, classes: Sequence[int]) -> None:
         """Fix the classes of a task."""
-        self.assign(task, classes)
-        self.declared.add(task)
+        number = task_number(task)
+        try:
+            known = [task_number(label) for label in classes]
+        except (TypeError, ConfigError):
+            raise ConfigError(f"task {number}'s classes are whole numbers such as (0, 1); got {classes!r}") from None
+        self.assign(number, known)
+        self.declared.add(number)
+
+    def expect(self, tasks: int, images: Iterable[UInt8[np.ndarray, "n c h w"]] = ()) -> None:
+        """So many tasks will come, with such images if they are known: refuse now what could not be kept then."""
 
     def assign(self, task: int, classes: Sequence[int]) -> None:
         before = self.model.heads.num_classes
@@ -263,14 +335,18 @@ class NetworkLearner(Inputs):
     @torch.no_grad()
     def predict(self, x: Images, task: TaskId) -> Int64[Tensor, "b"]:
         """The class of each image, among its task's classes; labels of the stream, on the caller's device."""
-        known, number = self.model.heads.task_classes, operator.index(task)
-        if number not in known:
-            raise ConfigError(f"task {number} has not been seen yet; known: {sorted(known)}")
+        known, number = self.model.heads.task_classes, task_number(task)
+        self.check_seen(number)
         x = self.in_order(x)
         with in_mode(self.answering.model, "eval"):
             parts = [self.scores(self.as_images(part), number).argmax(1) for part in x.split(EVALUATION_BATCH)]
         classes = torch.tensor(known[number], device=self.device)
         return classes[torch.cat(parts)].to(x.device)
+
+    def check_seen(self, task: int) -> None:
+        known = self.model.heads.task_classes
+        if task not in known:
+            raise ConfigError(f"task {task} has not been seen yet; known: {sorted(known)}")
 
     def scores(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
         """How much speaks for each of the task's classes; the highest is predicted."""
@@ -364,6 +440,37 @@ class NetworkLearner(Inputs):
         return f"{type(self).__name__}({shape}, {', '.join([*changed, tasks, kept])})"
 
 
+def checked_shape(shape: Any) -> tuple[int, int, int]:
+    """Three whole numbers from 1."""
+    try:
+        channels, height, width = (task_number(side) for side in shape)
+    except (TypeError, ValueError):
+        channels = height = width = 0
+    if min(channels, height, width) < 1:
+        raise ConfigError(f"image_shape is (channels, height, width), such as (3, 32, 32); got {shape!r}")
+    return channels, height, width
+
+
+def check_number(name: str, value: Any, least: int, meaning: str) -> None:
+    """Refuse what is no whole number, or out of range; None is for whoever does not know."""
+    try:
+        right = value is None or least <= task_number(value)
+    except ConfigError:
+        right = False
+    if not right:
+        raise ConfigError(f"{name} is {meaning}; got {value!r}")
+
+
+def checked_device(device: Any) -> torch.device:
+    """A device that is there."""
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).splitlines()[0].rstrip(". ")[:100]
+        raise ConfigError(f"device {device!r} cannot be used here ({reason}); use cpu or cuda") from None
+
+
+guarded(NetworkLearner)
 LEADING = tuple(inspect.signature(NetworkLearner.__init__).parameters.values())[:-1]
 # what every constructor takes before its method's settings; these stand in its signature instead of **settings
 NetworkLearner.__init__.__signature__ = signature(NetworkSettings, LEADING)  # type: ignore[attr-defined]

@@ -1,6 +1,5 @@
 """DER++ (Buzzega et al. 2020): replayed images keep their labels and the logits that the network once gave them."""
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ from samc.engine import Batch, Engine, flat_gradient
 from samc.engine.plain import features_of, wanted_logits
 from samc.learners.base import StepStats
 from samc.learners.er import ReservoirSettings
-from samc.learners.inputs import Images, Labels, TaskId
+from samc.learners.inputs import Images, Labels, TaskId, task_number
 from samc.learners.rehearsal import KeepingSettings, RehearsalLearner
 
 LOGIT = np.dtype("<f2")
@@ -66,7 +65,7 @@ class DER(RehearsalLearner):
         return super().recall()
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
-        batch, number = self.augmented(self.as_batch(x, y, task)), operator.index(task)
+        batch, number = self.augmented(self.as_batch(x, y, task)), task_number(task)
         order = self.order.setdefault(number, [])
         order += [label for label in self.model.heads.task_classes[number] if label not in order]
         places, compared = self.replay.located_draw(len(y))

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from samc.learners.base import NetworkLearner, StepStats
-from samc.learners.inputs import Images, Labels, TaskId
+from samc.learners.inputs import Images, Labels, TaskId, as_labels
 from samc.models import EnergyHeads
 
 
@@ -39,7 +39,7 @@ class EBM(NetworkLearner):
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
         batch = self.augmented(self.as_batch(x, y, task))
         classes = self.model.heads.task_classes[batch.only_task]
-        wrong = other_labels(torch.as_tensor(y), classes, self.random).to(self.device)
+        wrong = other_labels(torch.from_numpy(as_labels(y)), classes, self.random).to(self.device)
         with self.clock("current gradient"):
             g, loss = self.engine.gradient_of(self.contrast, batch.x, batch.y, wrong, task=batch.task)
             self.step(g)

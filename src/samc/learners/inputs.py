@@ -9,15 +9,20 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from samc.errors import DataError
+from samc.errors import ConfigError, DataError
 from samc.learners.augmentation import augmented
 from samc.models import Classifier
 from samc.models.classifier import Batch
-from samc.streams.pixels import HALF_A_STEP, Normalisation
+from samc.streams import pixels
+from samc.streams.pixels import HALF_A_STEP, MOST_CLASSES, Normalisation
 
 Images = Tensor | np.ndarray
 Labels = Tensor | np.ndarray | Sequence[int]
 TaskId = SupportsIndex
+WHOLE = (torch.int64, torch.int32, torch.uint8, torch.int16, torch.int8, torch.uint16, torch.uint32, torch.uint64)
+# types of a label
+LARGEST_TASK = 2**63 - 1
+# number, in a tensor of them
 
 
 class Inputs:
@@ -37,14 +42,18 @@ class Inputs:
 
     def as_batch(self, x: Images, y: Labels, task: TaskId) -> Batch:
         """A batch as the network takes it, or the reason why it cannot be learnt from."""
-        number, images, y = operator.index(task), self.as_images(x), torch.as_tensor(y)
-        if y.shape != (len(images),) or y.is_floating_point():
+        number, images = task_number(task), self.as_images(x)
+        y = y if isinstance(y, Tensor) else pixels.as_labels(y, len(images), "batch")
+        if y.shape != (len(images),) or y.dtype not in WHOLE:
             found = f"{y.dtype} {tuple(y.shape)} for {len(images)} images"
             raise DataError(f"labels are one whole number per image; got {found}")
         known = self.model.heads.task_classes.get(number, ())
         strange = set(y.tolist()) - set(known)
         if strange and number in self.declared:
             raise DataError(f"labels {sorted(strange)} are not among task {number}'s classes {list(known)}")
+        if strange and not 0 <= min(strange) <= max(strange) < MOST_CLASSES:
+            found = f"{min(strange)} to {max(strange)}"
+            raise DataError(f"labels number the classes 0, 1, 2, ...; task {number} has {found}; renumber them")
         if strange:
             self.assign(number, [*known, *strange])
         if number != self.current_task or not self.begun:
@@ -72,7 +81,7 @@ class Inputs:
     def in_order(self, x: Any) -> Tensor:
         """A tensor of images of the right shape; arrays may have their channels last."""
         if isinstance(x, np.ndarray):
-            x = torch.from_numpy(x)
+            x = pixels.as_tensor(x, "images")
             channels, *size = self.image_shape
             if tuple(x.shape[1:]) == (*size, channels) != self.image_shape:
                 x = x.permute(0, 3, 1, 2)
@@ -97,4 +106,21 @@ class Inputs:
 
 def as_labels(y: Labels) -> Int64[np.ndarray, "b"]:
     """Labels as memory keeps them."""
-    return torch.as_tensor(y).cpu().numpy().astype(np.int64)
+    y = y if isinstance(y, Tensor) else pixels.as_labels(y, len(y), "batch")
+    return y.cpu().numpy().astype(np.int64)
+
+
+def task_number(task: Any) -> int:
+    """The task's number as an int, which is what memories and heads know it by: 0, numpy's 0 or a tensor of one 0."""
+    if type(task) is int and abs(task) <= LARGEST_TASK:
+        return task
+    array = isinstance(task, Tensor | np.ndarray)
+    truth = isinstance(task, bool) or str(getattr(task, "dtype", "")).endswith("bool")
+    try:
+        number = None if truth or (array and task.ndim) else operator.index(task)
+    except TypeError:
+        number = None
+    if number is None or abs(number) > LARGEST_TASK:
+        found = f"{type(task).__name__} of shape {tuple(task.shape)}" if array else repr(task)
+        raise ConfigError(f"task is the number of one task, such as 0; got {found}")
+    return number

@@ -1,7 +1,6 @@
 """SAMC (Bai et al. 2023), Algorithm 1: remember the pixels that mattered, complete them, stay in the cone."""
 
 import copy
-import operator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +15,7 @@ from samc.config import setting
 from samc.learners.base import StepStats
 from samc.learners.completing import CompletionSettings
 from samc.learners.gem import choose_rule
-from samc.learners.inputs import Images, Labels, TaskId, as_labels
+from samc.learners.inputs import Images, Labels, TaskId, as_labels, task_number
 from samc.learners.rehearsal import RehearsalLearner
 from samc.learners.rules import RULES
 from samc.memory import Selection, select
@@ -84,7 +83,7 @@ class SAMC(RehearsalLearner):
             return self.completion(images, masks).contiguous(memory_format=torch.channels_last)
 
     def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
-        number, batch, pixels, labels = operator.index(task), self.as_batch(x, y, task), self.as_bytes(x), as_labels(y)
+        number, batch, pixels, labels = task_number(task), self.as_batch(x, y, task), self.as_bytes(x), as_labels(y)
         g, loss = self.rule(self.engine, self.augmented(batch), self.replay)  # line 8: θ ← OPT_θ(θ, B_t, M̃_{k<t}, α)
         self.step(g)
         if not self.stored.codec.selective:  # whole pictures: nothing is to be chosen

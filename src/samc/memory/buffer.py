@@ -1,10 +1,11 @@
 """The episodic memory: encoded images of every task, under a budget of bytes that holds at every moment."""
 
+import operator
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 import torch
@@ -96,7 +97,7 @@ class EpisodicMemory:
 
     def add(
         self,
-        task: int,
+        task: SupportsIndex,
         images: UInt8[np.ndarray, "b c h w"],
         selection: Selection,
         labels: Int64[np.ndarray, "b"],
@@ -122,7 +123,7 @@ class EpisodicMemory:
         values = self.codec.nbytes_by_part(blob)["colours"] if values is None else values
         return StoredImage(blob, label, length, values, note)
 
-    def put(self, task: int, image: StoredImage) -> None:
+    def put(self, task: SupportsIndex, image: StoredImage) -> None:
         """The one place where the memory grows: room is made before anything is added."""
         held = self.task(task)
         if image.cost > self.budget_bytes:
@@ -135,13 +136,14 @@ class EpisodicMemory:
         held.images.append(image)
         held.cost += image.cost
 
-    def task(self, task: int) -> TaskMemory:
+    def task(self, task: SupportsIndex) -> TaskMemory:
         """What is held of a task; a new task takes its share of a common budget from the others."""
-        if task not in self.by_task:
-            self.by_task[task] = TaskMemory()
+        number = operator.index(task)  # tensors of one number differ from each other, and from the number
+        if number not in self.by_task:
+            self.by_task[number] = TaskMemory()
             for held in self.by_task.values():
                 self.make_room(held, 0)
-        return self.by_task[task]
+        return self.by_task[number]
 
     def make_room(self, held: TaskMemory, wanted: int) -> None:
         """Drop images of a task, the oldest or random ones, until `wanted` more fits."""

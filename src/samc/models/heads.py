@@ -38,12 +38,17 @@ class Heads(nn.Module):
 
     def assign(self, task: int, classes: Sequence[int]) -> None:
         """Say which classes a task chooses between."""
-        if min(classes, default=0) < 0:
+        if not classes:
+            raise ConfigError(f"task {task} has no class; name those that it chooses between")
+        if min(classes) < 0:
             raise ConfigError(f"classes are whole numbers from 0; task {task} has {min(classes)}")
-        if self.grows and max(classes, default=0) >= self.num_classes:
+        if self.grows and max(classes) >= self.num_classes:
             self.grow(max(classes) + 1)
-        if not all(0 <= label < self.num_classes for label in classes):
-            raise ConfigError(f"task {task} has classes {tuple(classes)}, the network only 0 to {self.num_classes - 1}")
+        if max(classes) >= self.num_classes:
+            raise ConfigError(
+                f"task {task} has classes {tuple(classes)}, the network only 0 to {self.num_classes - 1}; make it with "
+                f"num_classes={max(classes) + 1}, or without num_classes, and heads grow"
+            )
         known = tuple(sorted(set(classes)))
         if self.task_classes.get(task) != known:
             self.task_classes[task] = known
