@@ -67,7 +67,7 @@ def a_record(rng, folder):
 
 def a_store(rng, folder):
     """A changed record, or changed pictures, in a folder of `samc reproduce`."""
-    from record_makers import of_job  # noqa: PLC0415  (also used outside of pytest)
+    from record_makers import of_job
 
     item = ITEMS[rng.choice(("theory", "gallery", "table3", "table1"))]
     key = next(key for key in item.jobs(quick=True) if item.name != "theory" or item.jobs(quick=True)[key].diagnose)
@@ -115,7 +115,7 @@ def changed_arrays(rng, arrays):
 
 def an_npz(rng, folder):
     """A changed file of images and labels, as the stream of a run that is refused or cut."""
-    from samc.streams import open_stream  # noqa: PLC0415
+    from samc.streams import open_stream
 
     noise = np.random.default_rng(0)
     arrays = {"x": noise.integers(0, 256, (40, 8, 8, 3), np.uint8), "y": np.arange(40) % 4}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from samc.errors import UserError
     from samc.learners import AGEM, DER, EBM, EEC, ER, EWC, GEM, LEARNERS, MER, SAMC, Finetune, ICaRL, Joint, LwF
     from samc.learners import load as load
+    from samc.learners.exporting import export as export
     from samc.memory import EpisodicMemory
     from samc.memory import EpisodicMemory as Memory
     from samc.protocol import run
@@ -29,6 +30,7 @@ HOMES = {
         "AGEM", "DER", "EBM", "EEC", "ER", "EWC", "GEM", "LEARNERS", "MER", "SAMC", "Finetune", "ICaRL", "Joint", "LwF",
         "load",
     ),
+    "samc.learners.exporting": ("export",),
     "samc.errors": ("UserError",),
     "samc.memory": ("EpisodicMemory", "Memory"),
     "samc.protocol": ("run",),
@@ -75,6 +77,7 @@ __all__ = [
     "Task",
     "UserError",
     "__version__",
+    "export",
     "load",
     "run",
     "streams",

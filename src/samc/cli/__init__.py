@@ -38,6 +38,10 @@ Examples:
 
   samc memory info runs/first                    what it remembers
 
+  samc predict runs/first --task 0 cat.png       ask what was learnt
+
+  samc export runs/first --onnx first.onnx       its network elsewhere
+
   samc pretrain --help                           weights for completion
 
   samc demo                                      three methods and a picture
@@ -52,6 +56,8 @@ COMMANDS = {
     "compare": ("samc.cli.report", "Two runs in detail, if they were made on equal terms."),
     "data": ("samc.cli.data", "Data sets: list, check, fetch."),
     "memory": ("samc.cli.memory", "What a run remembers: info, show, audit."),
+    "predict": ("samc.cli.predict", "Ask a finished run for the class of images."),
+    "export": ("samc.cli.export", "A finished run's network as ONNX or TorchScript."),
     "pretrain": ("samc.cli.pretrain", "Weights for SAMC's autoencoder, from another data set."),
 }
 # where each command is, and what it does in one line; a module is imported when its command is used
