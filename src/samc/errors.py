@@ -6,7 +6,6 @@ What it quotes of a file, a name or a flag cannot reach the terminal as anything
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-
 LONGEST = 1000
 # characters of one message; a flag of thousands of digits is quoted in part
 

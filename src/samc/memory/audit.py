@@ -198,8 +198,10 @@ def has_unused_bytes(codec: Codec, blob: bytes) -> bool:
         return int.from_bytes(blob[:2], "little") == KEEP_ALL and any(blob[2 : codec.fixed_bytes])
     if isinstance(codec, Jpeg):
         return has_other_bytes(codec.header, blob)
-    if not isinstance(codec, WebP) or len(blob) <= TAIL_BYTES:
-        return False
+    return isinstance(codec, WebP) and len(blob) > TAIL_BYTES and webp_has_unused_bytes(codec, blob)
+
+
+def webp_has_unused_bytes(codec: WebP, blob: bytes) -> bool:
     if len(blob) > 2 * len(codec.compress(as_picture(codec.read(blob)))) + 32:
         # WebP says itself how fine it is; compressed again as its codec would, an honest one hardly shrinks
         return True

@@ -89,7 +89,9 @@ def repeats_note(rows: Sequence[MethodRow]) -> tuple[str, ...]:
     apart = max(abs(percent("acc")(left_out) - percent("acc")(shown)) for left_out, shown in pairs)
     what = "a record repeats a run" if len(pairs) == 1 else f"{len(pairs)} records repeat runs"
     differ = f"ACC differs by up to {apart:.1f} points" if apart else "with the same ACC"
-    return (f"{what} of the same settings, machine, threads and seed ({differ}); the last of each, by path, is counted",)
+    return (
+        f"{what} of the same settings, machine, threads and seed ({differ}); the last of each, by path, is counted",
+    )
 
 
 def method_rows(records: Sequence[RunRecord]) -> dict[str, list[MethodRow]]:

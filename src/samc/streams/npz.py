@@ -21,9 +21,7 @@ ENCRYPTED = 1
 # the bit of a member's flags
 
 
-def read_npz(
-    file: BinaryIO, origin: str, needed: Sequence[str], optional: Sequence[str] = ()
-) -> dict[str, np.ndarray]:
+def read_npz(file: BinaryIO, origin: str, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, np.ndarray]:
     """The named arrays of an npz file; never unpickles. `origin` is what an error calls the file."""
     try:
         with zipfile.ZipFile(file) as archive:
