@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import copy
 import io
 import json
 import random
@@ -15,8 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fuzzing import STRANGE, changed_bytes, changed_json
+from fuzzing import STRANGE, changed_bytes, changed_json, parent, places
 from memory_makers import SPECS, filled, forged
+from record_makers import of_job
 from samc.cli import main
 from samc.config import setting_fields
 from samc.errors import UserError
@@ -24,6 +26,7 @@ from samc.experiments.items import ITEMS
 from samc.learners import LEARNERS, configure
 from samc.memory.container import KEY
 from samc.memory.file import container_bytes
+from samc.streams import open_stream
 
 CASES = 300
 # in the suite
@@ -67,8 +70,6 @@ def a_record(rng, folder):
 
 def a_store(rng, folder):
     """A changed record, or changed pictures, in a folder of `samc reproduce`."""
-    from record_makers import of_job
-
     item = ITEMS[rng.choice(("theory", "gallery", "table3", "table1"))]
     key = next(key for key in item.jobs(quick=True) if item.name != "theory" or item.jobs(quick=True)[key].diagnose)
     job = item.jobs(quick=True)[key]
@@ -115,8 +116,6 @@ def changed_arrays(rng, arrays):
 
 def an_npz(rng, folder):
     """A changed file of images and labels, as the stream of a run that is refused or cut."""
-    from samc.streams import open_stream
-
     noise = np.random.default_rng(0)
     arrays = {"x": noise.integers(0, 256, (40, 8, 8, 3), np.uint8), "y": np.arange(40) % 4}
     (folder / "my.npz").write_bytes(changed_arrays(rng, arrays))
@@ -183,6 +182,40 @@ def test_whatever_a_file_or_a_setting_is_the_end_is_orderly(part, tmp_path):
             raise AssertionError(f"case {seed}, {KINDS[seed % len(KINDS)].__name__}: {error!r}") from error
 
 
+VALUES = (None, "x", -1, 50.0, 10**400, [], {}, "\x1b[2J", [None], float("nan"))
+
+
+def five_hundred_changes():
+    """Every value of a record's first two levels, and the first of each list, in five ways each."""
+    paths = [path for path in places(RECORD) if len(path) <= 2 and all(key == 0 or type(key) is str for key in path)]
+    for number, path in enumerate(paths):
+        for turn in range(6):
+            content = copy.deepcopy(RECORD)
+            if turn == 5:
+                del parent(content, path)[path[-1]]
+            else:
+                parent(content, path)[path[-1]] = VALUES[(number + turn * 3) % len(VALUES)]
+            yield ".".join(map(str, path)), json.dumps(content)
+
+
+def test_a_record_changed_in_five_hundred_ways(tmp_path):
+    cases = list(five_hundred_changes())
+    assert len(cases) >= 500
+    refused = 0
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "record.json").write_text(json.dumps(RECORD))
+    for where, text in cases:
+        (tmp_path / "b" / "record.json").write_text(text)
+        for arguments in (("report", tmp_path), ("compare", tmp_path / "a", tmp_path / "b")):
+            code, out, err = call(*arguments)
+            check_end(code, out, err)
+            assert "nan" not in out, where
+            refused += "is not a run's record" in err
+            assert "is not a run's record" not in err or str(tmp_path / "b" / "record.json") in err
+    assert refused > len(cases) / 2
+
+
 if __name__ == "__main__":
     import tempfile
     import traceback
@@ -201,7 +234,5 @@ if __name__ == "__main__":
                     raise
                 wrong += 1
                 place = traceback.extract_tb(error.__traceback__)[-1]
-                print(
-                    f"case {seed}, {KINDS[seed % len(KINDS)].__name__}: {error!r:.200} at {place.name}:{place.lineno}"
-                )
+                print(f"case {seed}, {KINDS[seed % len(KINDS)].__name__}: {error!r:.200} in {place.name}")
     print(f"{last - first} cases, {wrong} wrong; slowest {slowest}, largest {largest}")

@@ -366,10 +366,10 @@ def test_every_kind_of_memory_can_be_drawn(tmp_path, spec, shape):
     from samc.report.memory_picture import draw_memory
 
     memory, _ = filled(spec, shape, tasks=range(5), count=2)
-    draw_memory(memory, tmp_path / "a.png", per_task=6)
-    drawn = cv2.imread(str(tmp_path / "a.png"))
-    draw_memory(memory, tmp_path / "b.png", per_task=1)
-    assert drawn.shape[1] > cv2.imread(str(tmp_path / "b.png")).shape[1]
+    drawn, narrow = (
+        cv2.imdecode(np.frombuffer(draw_memory(memory, per_task=count), np.uint8), cv2.IMREAD_COLOR) for count in (6, 1)
+    )
+    assert drawn.shape[1] > narrow.shape[1]
     assert drawn.std() > 10
 
 

@@ -241,7 +241,7 @@ def check(item: Field, kind: Any, value: Any) -> None:
         whole = float not in wanted
         if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
             raise ConfigError(f"{name} is a {'whole ' if whole else ''}number, got {value!r}{hint}")
-        most = LARGEST_NUMBER if whole else LARGEST_FLOAT
+        most = LARGEST_NUMBER if isinstance(value, int) else LARGEST_FLOAT
         if most < abs(value) != math.inf:
             raise ConfigError(f"{name} is at most {most}, got a larger number{hint}")
         if not math.isfinite(value) or not within(value, **metadata["bounds"]):

@@ -102,6 +102,10 @@ class RunRecord:
             check(content)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{file} is not a run's record ({error}); remove it or put the right one there") from None
+        content |= {name: float(content[name]) for name in ("acc", "bwt", "fwt", "forgetting")}  # 1 is 1.0
+        content["accuracy_matrix"] = [list(map(float, row)) for row in content["accuracy_matrix"]]
+        content["first_task_curve"] = list(map(float, content["first_task_curve"]))
+        content["seconds"] = {name: float(value) for name, value in content["seconds"].items()}
         return cls(**{field.name: content[field.name] for field in fields(cls) if field.name in content})
 
 

@@ -1,5 +1,6 @@
 """`samc demo`: a network that remembers, a picture of what it remembers, and how many bytes that took."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from samc.device import choose
 from samc.errors import OutputError
 from samc.experiments.demo import PAPER
 from samc.experiments.demo import demo as run_demo
+from samc.files import write_whole
 from samc.record import claimed_folder
 from samc.report.gallery import draw_gallery
 from samc.report.summary import summary_table
@@ -43,11 +45,13 @@ def demo(
         memory = records[PAPER].memory
         budget = f"at most {memory['budget_bytes']:,} bytes of memory per task"
         draw(summary_table(records, f"split-synthetic, seed {seed}, {budget}"))
+        drawn = BytesIO()
         draw_gallery(
             remembered,
-            picture,
+            drawn,
             f"What the paper's SAMC keeps: {sum(memory['images_per_task'])} images in {memory['memory_bytes']:,} bytes",
         )
+        write_whole(picture, drawn.getvalue(), replace=True)
         for name, record in records.items():
             folder = out / name.replace(", ", "-").replace(" ", "-")
             folder.mkdir(exist_ok=True)

@@ -1,5 +1,7 @@
 """`samc memory`: measure, draw and audit what a run remembers."""
 
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +11,9 @@ from jaxtyping import UInt8
 from rich.table import Table
 
 from samc.cli.drawing import draw, say
-from samc.errors import DataError, OutputError
-from samc.files import folders_with
+from samc.config import RunConfig, check_setting
+from samc.errors import DataError, OutputError, printable
+from samc.files import expanded, folders_with, write_whole
 from samc.memory import EpisodicMemory
 from samc.memory.audit import audit as audit_file
 from samc.memory.codec import MAX_UNKNOWN_CLASSES
@@ -23,6 +26,10 @@ from samc.streams.images import read_arrays
 
 FAILED = 1
 # the exit code of an audit that found something
+Kept = dict[int, tuple[int, int]]
+# by task, how many pixels of its images are stored, and how many they have
+MOST_ROWS = 200
+# of a table of tasks
 
 app = typer.Typer(
     help="What a run remembers: measure it, draw it, audit it.",
@@ -46,7 +53,8 @@ def info(file: File) -> None:
     """
     path = located(file)
     memory = load_file(path)
-    draw(summary_table(memory, path), parts_table(memory, container_bytes(path)), tasks_table(memory))
+    kept = kept_pixels(memory)
+    draw(summary_table(memory, path, kept), parts_table(memory, container_bytes(path)), tasks_table(memory, kept))
 
 
 @app.command()
@@ -72,7 +80,10 @@ def show(
         raise DataError(f"{file} remembers no image; there is nothing to show")
     if out.suffix.lower() != ".png":
         raise OutputError(f"--out is a picture's name that ends in .png, got {out}")
-    draw_memory(memory, out, per_task=per_task)
+    try:
+        write_whole(out, draw_memory(memory, per_task=per_task), replace=True)
+    except OSError as error:
+        raise OutputError(f"cannot write {out}: {error.strerror}; free some space or choose another --out") from None
     say(f"picture: {out}")
 
 
@@ -120,9 +131,10 @@ def located(path: Path) -> Path:
 
 def read_originals(against: str, data_dir: Path | None, seed: int) -> UInt8[np.ndarray, "n c h w"]:
     """Every training image of a data set, or of the user's own arrays."""
+    check_setting(RunConfig, "seed", seed)
     if against == "split-synthetic" or against in PAPER:
         return np.concatenate([task.x.numpy() for task in open_stream(against, data_dir=data_dir, seed=seed)])
-    path = Path(against.removeprefix("npz:"))
+    path = expanded(against.removeprefix("npz:"))
     if not path.exists():
         names = ", ".join(("split-synthetic", *PAPER))
         raise DataError(f"--against {against}: no such file; give an npz file with x, or one of {names}")
@@ -133,15 +145,15 @@ def read_originals(against: str, data_dir: Path | None, seed: int) -> UInt8[np.n
     return np.ascontiguousarray(x.transpose(0, 3, 1, 2))
 
 
-def summary_table(memory: EpisodicMemory, path: Path) -> Table:
+def summary_table(memory: EpisodicMemory, path: Path, kept: Kept) -> Table:
     """What the memory is, one line per property."""
-    table = Table(title=str(path), title_justify="left", title_style="bold", show_header=False)
+    table = Table(title=printable(str(path)), title_justify="left", title_style="bold", show_header=False)
     channels, height, width = memory.codec.image_shape
     images = sum(memory.images_per_task.values())
     unknown = "unknown, at most " if memory.num_classes == MAX_UNKNOWN_CLASSES else ""
     table.add_row("codec", memory.codec.spec)
     table.add_row("images", f"{images:,} of {height}x{width}, {channels} {'channel' if channels == 1 else 'channels'}")
-    table.add_row("kept", f"{kept_share(memory, memory.tasks):.1%} of their pixels")
+    table.add_row("kept", f"{kept_share(kept.values()):.1%} of their pixels")
     table.add_row("raw, they would take", f"{images * int(np.prod(memory.codec.image_shape)):,} bytes")
     table.add_row("classes", f"{unknown}{memory.num_classes:,}")
     table.add_row("budget", f"{memory.budget}, counted in {memory.accounting}")
@@ -163,21 +175,31 @@ def parts_table(memory: EpisodicMemory, container: int) -> Table:
     return table
 
 
-def tasks_table(memory: EpisodicMemory) -> Table:
+def tasks_table(memory: EpisodicMemory, kept: Kept) -> Table:
     """Images and bytes of each task."""
     table = Table("task", title="bytes by task", title_justify="left", title_style="bold")
     for name in ("bytes", "images", "ever offered", "kept", "per image"):
         table.add_column(name, justify="right")
-    for task, held in memory.by_task.items():
+    for task, held in islice(memory.by_task.items(), MOST_ROWS):
         count = len(held.images)
-        kept = f"{kept_share(memory, [task]):.1%}" if count else "-"
+        share = f"{kept_share([kept[task]]):.1%}" if count else "-"
         per_image = f"{held.nbytes / count:,.1f}" if count else "-"
-        table.add_row(str(task + 1), f"{held.nbytes:,}", f"{count:,}", f"{held.offered:,}", kept, per_image)
+        table.add_row(str(task + 1), f"{held.nbytes:,}", f"{count:,}", f"{held.offered:,}", share, per_image)
+    if len(memory.by_task) > MOST_ROWS:
+        table.add_row(f"{len(memory.by_task) - MOST_ROWS:,} more")
     return table
 
 
-def kept_share(memory: EpisodicMemory, tasks: list[int]) -> float:
-    """Of all pixels of these tasks' images, the share that is stored; one task is decoded at a time."""
-    counts = [(masks.sum(), masks.size) for _, masks, _ in map(memory.recall, tasks)]
-    kept, total = np.sum(counts, axis=0) if counts else (0, 0)
-    return float(kept / max(1, total))
+def kept_pixels(memory: EpisodicMemory) -> Kept:
+    """Every image is decoded once, few at a time."""
+    kept = dict.fromkeys(memory.by_task, (0, 0))
+    for task in memory.by_task:
+        for _, _, mask in memory.decoded([task]):
+            kept[task] = kept[task][0] + int(mask.sum()), kept[task][1] + mask.size
+    return kept
+
+
+def kept_share(counts: Iterable[tuple[int, int]]) -> float:
+    """Of all pixels, the share that is stored."""
+    kept, total = (sum(numbers) for numbers in zip((0, 0), *counts, strict=True))
+    return kept / max(1, total)

@@ -5,6 +5,7 @@ It does not find what somebody has encrypted into numbers that any memory has; n
 """
 
 import io
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +14,13 @@ from jaxtyping import Bool, UInt8
 from PIL import Image
 
 from samc.errors import DataError
+from samc.files import open_regular
 from samc.memory.buffer import EpisodicMemory
 from samc.memory.codec import Codec
-from samc.memory.container import Container, read
+from samc.memory.container import REMEDY, Container, read
 from samc.memory.file import load
 from samc.memory.gist import Focus, Gist
+from samc.memory.jpeg_scan import has_other_bytes
 from samc.memory.masked import Cam
 from samc.memory.pictures import Jpeg, WebP, as_picture
 from samc.memory.scaled import Crop, Resized
@@ -25,7 +28,7 @@ from samc.memory.search import count_runs, distinctive_runs, matching_originals
 from samc.memory.selection import KEEP_ALL
 
 TAIL_BYTES = 4
-# a picture without its last bytes is another picture, or none; where it is the same, they were no part of it
+# a WebP picture without its last bytes is another, or none; where it is the same, they were no part of it
 MAX_EXACT_SHARE = 0.25
 # a coarse picture that gives more of the dropped values exactly is not coarse
 
@@ -69,34 +72,31 @@ class Audit:
 
 def audit(path: Path, originals: UInt8[np.ndarray, "n c h w"] | None = None) -> Audit:
     """Decode everything, add up the bytes and, given the originals, search for what was dropped."""
-    if not path.is_file():
-        raise DataError(f"{path} is not there; give the path of a memory's file, such as runs/first/memory.samc")
-    size = path.stat().st_size
+    with open_regular(path, REMEDY) as file:  # one that cannot be opened is no file that has failed
+        size = os.fstat(file.fileno()).st_size
     try:
         memory, container = load(path), read(path)
     except DataError as error:
         reason = str(error).removeprefix(f"{path} ").rpartition("; ")[0]
         return Audit(path, size, 0, 0, 0, 0.0, None, None, (reason,))
-    blobs = stored_blobs(memory)
-    images, masks = memory.codec.decode(blobs)
-    complaints = []
+    complaints, blobs = [], stored_blobs(memory)
     if size != container.nbytes + memory.nbytes:
         complaints.append(f"{size:,} bytes on disk, {memory.nbytes:,} counted and {container.nbytes:,} of container")
     suspicious = sum(has_unused_bytes(memory.codec, blob) for blob in blobs)
     if suspicious:
         complaints.append(f"{suspicious} of {len(blobs)} images carry bytes that their codec would not have written")
-    if not memory.codec.gist and (images * ~masks[:, None]).any():
+    dropped_share, comes_back = dropped_pixels(memory)
+    if comes_back:
         complaints.append("pixels that count as dropped come back")
     compared = exact_share = None
-    if originals is not None and not masks.all():
-        if originals.shape[1:] != images.shape[1:]:
-            sizes = " and ".join("x".join(map(str, array.shape[1:])) for array in (images, originals))
+    if originals is not None and dropped_share:
+        if originals.shape[1:] != memory.codec.image_shape:
+            sizes = " and ".join("x".join(map(str, shape)) for shape in (memory.codec.image_shape, originals.shape[1:]))
             raise DataError(f"{path} remembers other images than the originals ({sizes}); give those it was made from")
-        compared, exact_share, leaks = compare_with_originals(memory, container, images, masks, originals)
+        compared, exact_share, leaks = compare_with_originals(memory, container, originals)
         complaints += leaks
         if not compared and not leaks:
             raise DataError(f"none of the images in {path} is among the originals; give those it was made from")
-    dropped_share = 1 - float(masks.mean()) if len(masks) else 0.0
     return Audit(
         path,
         size,
@@ -109,6 +109,16 @@ def audit(path: Path, originals: UInt8[np.ndarray, "n c h w"] | None = None) -> 
         tuple(complaints),
         what_is_kept(memory.codec),
     )
+
+
+def dropped_pixels(memory: EpisodicMemory) -> tuple[float, bool]:
+    """The share of all pixels that is dropped, and whether any of them comes back from a codec that has no gist."""
+    kept = total = 0
+    comes_back = False
+    for _, image, mask in memory.decoded():
+        kept, total = kept + int(mask.sum()), total + mask.size
+        comes_back |= not memory.codec.gist and bool((image * ~mask).any())
+    return (total - kept) / max(1, total), comes_back
 
 
 def what_is_kept(codec: Codec) -> str:
@@ -127,17 +137,13 @@ def stored_blobs(memory: EpisodicMemory) -> list[bytes]:
 
 
 def compare_with_originals(
-    memory: EpisodicMemory,
-    container: Container,
-    images: UInt8[np.ndarray, "n c h w"],
-    masks: Bool[np.ndarray, "n h w"],
-    originals: UInt8[np.ndarray, "m c h w"],
+    memory: EpisodicMemory, container: Container, originals: UInt8[np.ndarray, "m c h w"]
 ) -> tuple[int, float | None, list[str]]:
     """How many images have an original, the share of dropped values that come back exactly, and the complaints."""
     kept: dict[int, Bool[np.ndarray, "h w"]] = {}
     searched, errors, start, compared = [container.header], [], 0, 0
     searched += [container.tensors["notes"]] if memory.note is not None else []
-    for blob, image, mask in zip(stored_blobs(memory), images, masks, strict=True):
+    for blob, image, mask in memory.decoded():
         rows = matching_originals(image, mask, originals)
         compared += bool(len(rows))
         for row in rows:
@@ -190,8 +196,12 @@ def has_unused_bytes(codec: Codec, blob: bytes) -> bool:
         return has_unused_bytes(codec.picture, blob)
     if isinstance(codec, Cam):  # the map of an image that is kept whole says nothing
         return int.from_bytes(blob[:2], "little") == KEEP_ALL and any(blob[2 : codec.fixed_bytes])
-    if not isinstance(codec, Jpeg | WebP) or len(blob) <= TAIL_BYTES:
-        return False
+    if isinstance(codec, Jpeg):
+        return has_other_bytes(codec.header, blob)
+    return isinstance(codec, WebP) and len(blob) > TAIL_BYTES and webp_has_unused_bytes(codec, blob)
+
+
+def webp_has_unused_bytes(codec: WebP, blob: bytes) -> bool:
     if len(blob) > 2 * len(codec.compress(as_picture(codec.read(blob)))) + 32:
         # WebP says itself how fine it is; compressed again as its codec would, an honest one hardly shrinks
         return True

@@ -2,7 +2,7 @@
 
 import operator
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, SupportsIndex
@@ -19,6 +19,9 @@ from samc.memory.selection import Selection
 
 NOTE_LENGTH = np.dtype("<u2")
 # of the length of a note, which may be another for every image
+
+PIXELS_AT_ONCE = 2**22
+# of the images that are decoded together where each is looked at alone
 
 
 class StoredImage(NamedTuple):
@@ -164,6 +167,17 @@ class EpisodicMemory:
         images = self.by_task[task].images if task in self.by_task else ()
         decoded, masks = self.codec.decode([image.blob for image in images])
         return decoded, masks, self.labels(images)
+
+    def decoded(
+        self, tasks: Iterable[int] | None = None
+    ) -> Iterator[tuple[bytes, UInt8[np.ndarray, "c h w"], Bool[np.ndarray, "h w"]]]:
+        """Every stored image of some tasks, or of all: its blob, its pixels and its mask; few are decoded at a time."""
+        at_once = max(1, PIXELS_AT_ONCE // int(np.prod(self.codec.image_shape[1:])))
+        for task in self.by_task if tasks is None else tasks:
+            blobs = [image.blob for image in self.by_task[task].images]
+            for start in range(0, len(blobs), at_once):
+                part = blobs[start : start + at_once]
+                yield from zip(part, *self.codec.decode(part), strict=True)
 
     def labels(self, images: Iterable[StoredImage]) -> Int64[np.ndarray, "n"]:
         return np.frombuffer(b"".join(image.label for image in images), self.label_type).astype(np.int64)

@@ -4,6 +4,7 @@ It knows tensors and one text; what they mean is for file.py to say.
 """
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from samc.errors import DataError, OutputError
-from samc.files import write_whole
+from samc.files import open_regular, write_whole
 
 KEY = "samc"
 # all our text is under one key: the library writes several in an order that changes from call to call
@@ -22,6 +23,7 @@ LENGTH_BYTES = 8
 # at the beginning of a file, they say how long the header is
 MAX_HEADER_BYTES = 2**18
 # enough for ten thousand tasks; parsing a header takes some twenty times its size
+REMEDY = "give the path of a memory's file, such as runs/first/memory.samc"
 TYPES: dict[str, np.dtype] = {"U8": np.dtype("<u1"), "U16": np.dtype("<u2"), "U32": np.dtype("<u4")}
 
 
@@ -59,14 +61,13 @@ def container_bytes(path: Path) -> int:
 
 def map_file(path: Path) -> tuple[UInt8[np.ndarray, "n"], int]:
     """A file's bytes, memory-mapped, and how many of them come before the tensors'."""
-    if not path.is_file():  # a pipe would keep us waiting
-        raise DataError(f"{path} is not there; give the path of a memory's file, such as runs/first/memory.samc")
-    if path.stat().st_size < LENGTH_BYTES:
-        raise damaged_file(path, "it is cut short")
-    try:
-        content = np.memmap(path, np.uint8, mode="r")
-    except OSError as error:
-        raise DataError(f"cannot read {path} ({error.strerror}); check who may read it") from None
+    with open_regular(path, REMEDY) as file:
+        if os.fstat(file.fileno()).st_size < LENGTH_BYTES:
+            raise damaged_file(path, "it is cut short")
+        try:
+            content = np.memmap(file, np.uint8, mode="r")
+        except OSError as error:
+            raise DataError(f"cannot read {path} ({error.strerror}); copy it to another disk") from None
     header = int.from_bytes(content[:LENGTH_BYTES].tobytes(), "little")
     if LENGTH_BYTES + header > len(content):
         raise damaged_file(path, "it is cut short, or never was a memory")

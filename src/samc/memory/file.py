@@ -2,7 +2,8 @@
 
 Safe to load from a stranger: nothing is unpickled, nothing is believed before it was compared with the file's size, and
 what would not be written again in the same way is refused. Loading takes at most twice the file's size, about 200 bytes
-per image for Python's objects, and room to decode one image at a time (at most 40 bytes per pixel).
+per image for Python's objects, and room to decode one image at a time (at most 40 bytes per pixel). A file of few bytes
+stands for at most FREE_PIXELS, a larger one for MAX_PIXELS_PER_BYTE each, so that reading it takes seconds.
 """
 
 import hashlib
@@ -28,8 +29,11 @@ FILE = "memory.samc"
 # its name in the folder of a run
 VERSION = 1
 MAX_SIDE = 4096
-MAX_PIXELS_PER_BYTE = 4096
-# that one byte of a file may stand for: a few bytes from a stranger must not keep a machine busy for hours
+FREE_PIXELS = 2**27
+# fewer than these the images of any file may have together, however few bytes it has
+MAX_PIXELS_PER_BYTE = 64
+# that one byte of a larger file may stand for: a few bytes from a stranger must not keep a machine busy for hours
+MAX_TASKS = 10_000
 MAX_NUMBER = 2**53
 # beyond this, JSON's numbers are not the same everywhere
 FIELDS = {"accounting", "budget", "checksum", "codec", "format", "image_shape", "num_classes", "tasks"}
@@ -106,6 +110,8 @@ def checked_fields(container: Container) -> dict[str, Any]:
     if checksum(fields, container.tensors) != stated:
         raise ValueError("its content does not match its checksum")
     shape, tasks, budget = fields["image_shape"], fields["tasks"], fields["budget"]
+    if len(tasks) > MAX_TASKS:
+        raise ValueError(f"it has {len(tasks):,} tasks, none has more than {MAX_TASKS:,}")
     numbers = [fields["num_classes"], *shape, budget["total"], *(number for row in tasks for number in row)]
     if not all(type(number) is int and 0 <= number < MAX_NUMBER for number in numbers):
         raise ValueError("one of its counts is no whole number from 0")
@@ -125,10 +131,10 @@ def checked_fields(container: Container) -> dict[str, Any]:
 
 
 def too_many_pixels(fields: dict[str, Any], data_bytes: int) -> bool:
-    """Whether images are out of all proportion to their bytes; one image of any size is always allowed."""
+    """Whether images are out of all proportion to their bytes; a few of any size are always allowed."""
     _, height, width = fields["image_shape"]
     pixels = height * width * sum(count for _, count, _ in fields["tasks"])
-    return pixels > max(MAX_SIDE**2, MAX_PIXELS_PER_BYTE * data_bytes)
+    return pixels >= max(FREE_PIXELS, MAX_PIXELS_PER_BYTE * data_bytes)
 
 
 def empty_memory(fields: dict[str, Any]) -> EpisodicMemory:

@@ -72,7 +72,7 @@ class MaskedCodec(Codec):
         return np.frombuffer(content, np.uint8).reshape(channels, count)
 
     def nbytes_by_part(self, blob: bytes) -> dict[str, int]:
-        positions = self.read_mask(blob)[1]
+        positions = self.fixed_bytes
         return {"positions": positions, "colours": len(blob) - positions}
 
     def max_pixels(self, size_bytes: int) -> int:

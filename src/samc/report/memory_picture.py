@@ -1,14 +1,15 @@
 """The picture of a memory: for each task some images as they are stored, and as they come back."""
 
-from pathlib import Path
+from io import BytesIO
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Shaped, UInt8
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from samc.completion.rules import telea
+from samc.experiments.diagnosis import evenly_spread
 from samc.memory import EpisodicMemory
 from samc.memory.gist import Gist
 from samc.memory.masked import MaskedCodec
@@ -21,11 +22,15 @@ PANEL = 0.85
 # inches per image
 MAX_IMAGES_ABREAST = 18
 # more tasks than fit next to each other continue below
+MOST_TASKS = 100
+# spread over all of them; a picture of more would take minutes
+MOST_PIXELS = 512
+# per side, several times what a panel shows
 
 
-def draw_memory(memory: EpisodicMemory, path: Path, *, per_task: int = 6) -> None:
-    """Tasks as blocks, in reading order; below each image its label, its bytes and how much of it was kept."""
-    tasks = memory.tasks
+def draw_memory(memory: EpisodicMemory, *, per_task: int = 6) -> bytes:
+    """A PNG. Tasks as blocks, in reading order; below each image its label, its bytes and how much of it was kept."""
+    tasks = [memory.tasks[place] for place in sorted(evenly_spread(len(memory.tasks), MOST_TASKS))]
     columns = max([1, *(min(per_task, len(memory.by_task[task].images)) for task in tasks)])
     abreast = max(1, min(len(tasks), MAX_IMAGES_ABREAST // columns))
     blocks = max(1, -(-len(tasks) // abreast))
@@ -38,6 +43,8 @@ def draw_memory(memory: EpisodicMemory, path: Path, *, per_task: int = 6) -> Non
     FigureCanvasAgg(figure)
     total = sum(memory.images_per_task.values())
     title = f"{total:,} {'image' if total == 1 else 'images'} in {memory.nbytes:,} bytes, codec {memory.codec.spec}"
+    if len(tasks) < len(memory.tasks):
+        title += f"; {len(tasks)} of {len(memory.tasks):,} tasks"
     figure.text(0.55 / size[0], 1 - 0.15 / size[1], title, va="top", fontsize=12, fontweight="bold")
     for number, task in enumerate(tasks):
         down, across = divmod(number, abreast)
@@ -46,7 +53,9 @@ def draw_memory(memory: EpisodicMemory, path: Path, *, per_task: int = 6) -> Non
         corner = ((0.55 + across * block_width) / size[0], bottom / size[1])
         axes = figure.add_axes((*corner, count * PANEL / size[0], len(names) * panel_height / size[1]))
         draw_task(axes, memory, task, count, names if across == 0 else ("",) * len(names))
-    figure.savefig(path)
+    picture = BytesIO()
+    figure.savefig(picture, format="png")
+    return picture.getvalue()
 
 
 def row_names(memory: EpisodicMemory) -> tuple[str, ...]:
@@ -61,7 +70,8 @@ def draw_task(axes: Axes, memory: EpisodicMemory, task: int, count: int, names: 
     held = memory.by_task[task]
     indices = np.linspace(0, len(held.images) - 1, count).round().astype(int)
     chosen = [held.images[index] for index in indices]
-    images, masks = memory.codec.decode([image.blob for image in chosen])
+    decoded = [memory.codec.decode([image.blob]) for image in chosen]  # one at a time: they may be large
+    images, masks = (np.concatenate([thinned(part[place]) for part in decoded]) for place in (0, 1))
     pictures = [np.where(masks[:, None], images, DROPPED).astype(np.uint8)]
     if len(names) == 2:
         pictures.append(images if memory.codec.gist else telea(images, masks))
@@ -79,6 +89,12 @@ def draw_task(axes: Axes, memory: EpisodicMemory, task: int, count: int, names: 
         share = f", {masks[column].mean():.0%}" if len(names) == 2 else ""
         caption = f"class {label}\n{image.nbytes:,} B{share}"
         axes.text(column + 0.5, len(names) + 0.02, caption, fontsize=6.5, ha="center", va="top")
+
+
+def thinned(images: Shaped[np.ndarray, "b *c h w"]) -> Shaped[np.ndarray, "b *c i j"]:
+    """Every so many-th pixel of images larger than a panel can show."""
+    step = -(-max(images.shape[-2:]) // MOST_PIXELS)
+    return images[..., ::step, ::step]
 
 
 def mosaic(rows: list[UInt8[np.ndarray, "n c h w"]]) -> Float[np.ndarray, "p q *c"]:

@@ -86,6 +86,7 @@ def split(
     check(dataset)
     check_setting(RunConfig, "tested_on", tested_on)
     check_setting(RunConfig, "samples_per_task", samples_per_task)
+    check_setting(RunConfig, "seed", seed)
     if tested_on == "held-out":
         dataset = with_held_out_test(dataset)
     order = ordered_classes(class_order, len(dataset.class_names), seed)

@@ -118,11 +118,13 @@ def fetch(name: str, data_dir: Path, *, url: str | None = None, progress: Progre
 @contextmanager
 def staging_folder(data_dir: Path) -> Iterator[Path]:
     """A folder for one fetch; in data_dir, because only within one file system is a rename all or nothing."""
-    with tempfile.TemporaryDirectory(prefix=STAGING, dir=data_dir) as temporary:
-        with (Path(temporary) / LOCK).open("wb") as lock:
-            with suppress(OSError):  # a file system without locks: the folder's age will tell
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield Path(temporary)
+    with (
+        tempfile.TemporaryDirectory(prefix=STAGING, dir=data_dir) as temporary,
+        (Path(temporary) / LOCK).open("wb") as lock,
+    ):
+        with suppress(OSError):  # a file system without locks: the folder's age will tell
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield Path(temporary)
 
 
 def remove_abandoned(data_dir: Path) -> None:
@@ -190,9 +192,9 @@ class ProgressFile:
 
     def check(self, size: int) -> None:
         if self.given_up:
-            raise TooMuch("nobody waits for it any more")
+            raise GivenUpError("nobody waits for it any more")
         if size > self.most_bytes:
-            raise TooMuch(f"gives at least {size:,} bytes where the archive has fewer than {self.most_bytes:,}")
+            raise GivenUpError(f"gives at least {size:,} bytes where the archive has fewer than {self.most_bytes:,}")
 
     def flush(self) -> None:
         self.file.flush()
@@ -202,7 +204,7 @@ class ProgressFile:
     def close(self) -> None: ...
 
 
-class TooMuch(Exception):
+class GivenUpError(Exception):
     """A transfer that is cut off, and why; no ValueError, which is what a strange header is."""
 
 
@@ -217,7 +219,7 @@ def download(archive: Archive, url: str, path: Path, target: Path, progress: Pro
         watched = ProgressFile(file, progress, int(archive.nbytes * SLACK))
         try:
             while_it_moves(lambda: transfer(url, watched, by_hand), watched)
-        except TooMuch as error:
+        except GivenUpError as error:
             raise DataError(f"{url} {error}; try another mirror, or {by_hand}") from None
     found = pooch.file_hash(path, alg="md5")
     if found != archive.md5:
@@ -249,7 +251,7 @@ def while_it_moves(transfer: Callable[[], None], file: ProgressFile) -> None:
         while not ended.is_set():
             if not file.moved.wait(CHUNK_SECONDS):
                 reason = f"gives less than {CHUNK_BYTES:,} bytes in {CHUNK_SECONDS} seconds"
-                raise TooMuch(f"{reason}, after {file.done:,} bytes")
+                raise GivenUpError(f"{reason}, after {file.done:,} bytes")
             file.moved.clear()
     finally:
         file.given_up = True

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
+from samc.config import RunConfig, check_setting
 from samc.errors import ConfigError
 from samc.streams.base import Dataset, Stream, split
 
@@ -131,6 +132,7 @@ def load_synthetic(seed: int = 0, train_per_class: int = 140, test_per_class: in
     """All twenty classes; training and test pictures have random numbers of their own. Runs of one seed share them."""
     if train_per_class < 1 or test_per_class < 1:
         raise ConfigError("every class needs at least one training and one test picture")
+    check_setting(RunConfig, "seed", seed)
     classes = np.arange(TASKS * CLASSES_PER_TASK)
     y, test_y = np.repeat(classes, train_per_class), np.repeat(classes, test_per_class)
     rng, test_rng = (np.random.default_rng(np.random.SeedSequence((seed, part))) for part in (0, 1))
