@@ -16,6 +16,7 @@ from samc.record import RunRecord, describe_device, versions
 from samc.streams.base import Stream, Task
 from samc.streams.own_data import check_normalisation, stream_of
 from samc.streams.pixels import Normalisation
+from samc.streams.task import ArrayTask
 
 DEFAULT_BACKBONE = "reduced-resnet18"
 # the paper's network, which a fingerprint leaves unsaid
@@ -58,6 +59,8 @@ def run(
         watcher.begin(stream, learner, steps)
     for task in stream:
         learner.declare(task.id, task.classes)  # the untrained row needs to know what there is to choose from
+    if hasattr(learner, "expect"):  # a learner of one's own need not have it
+        learner.expect(task.x.numpy() for task in stream if isinstance(task, ArrayTask))
     untrained, test_images = evaluate(stream, learner, 0, clock, watchers)
     matrix = [untrained]
     training_images, batch_sizes = [], []

@@ -234,8 +234,7 @@ class NetworkLearner(Inputs):
         self.setup()
         for task, classes in enumerate(task_classes):
             self.declare(task, classes)
-        if self.declared:
-            self.expect(len(self.declared))
+        self.expect()
 
     def built_classifier(self, model: nn.Module | None) -> Classifier:
         with seeded(self.seed):
@@ -276,8 +275,8 @@ class NetworkLearner(Inputs):
         self.assign(number, known)
         self.declared.add(number)
 
-    def expect(self, tasks: int, images: Iterable[UInt8[np.ndarray, "n c h w"]] = ()) -> None:
-        """So many tasks will come, with such images if they are known: refuse now what could not be kept then."""
+    def expect(self, images: Iterable[UInt8[np.ndarray, "n c h w"]] = ()) -> None:
+        """What has been declared will come, such images if they are known: refuse now what could not be kept then."""
 
     def assign(self, task: int, classes: Sequence[int]) -> None:
         before = self.model.heads.num_classes

@@ -59,6 +59,9 @@ class DER(RehearsalLearner):
         self.order: dict[int, list[int]] = {}  # each task's classes as they came
         self.noted: list[tuple[int, bytes]] = []  # task and logits of each image of past tasks, as it is replayed
 
+    def note_bytes(self) -> int:
+        return LOGIT.itemsize * max(map(len, self.model.heads.task_classes.values()), default=0)
+
     def recall(self) -> list[Batch]:
         past = [task for task in self.memory.tasks if task != self.current_task]
         self.noted = [(task, image.note) for task in past for image in self.stored.by_task[task].images]

@@ -1,6 +1,6 @@
 """Rehearsal: what methods share that replay past tasks: dense images while a task lasts, an episodic memory behind."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,6 +23,9 @@ from samc.memory import AUTO, EpisodicMemory, budget_of, codec_for, full_selecti
 from samc.memory.buffer import StoredImage
 from samc.models.classifier import in_mode
 from samc.streams.base import Task
+
+ROOMY = 2
+# raw images: more than the largest picture of one takes, so that none needs to be tried
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +160,15 @@ class RehearsalLearner(ReplayLearner):
         self.live = LiveMemory(self.decoded)
         if getattr(settings, "replay_current", False) and "replay_current" not in settings.idle():
             self.replay.current = self.current_memory
+
+    def expect(self, images: Iterable[UInt8[np.ndarray, "n c h w"]] = ()) -> None:
+        tasks = len(self.declared | set(self.stored.by_task))
+        roomy = self.stored.share(tasks) >= ROOMY * int(np.prod(self.image_shape))
+        self.stored.check_room(max(1, tasks), self.note_bytes(), () if roomy else images)
+
+    def note_bytes(self) -> int:
+        """The most bytes that the method keeps with an image."""
+        return 0
 
     @property
     def memory(self) -> EpisodicMemory:

@@ -1,9 +1,10 @@
 """The episodic memory: encoded images of every task, under a budget of bytes that holds at every moment."""
 
 import operator
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, SupportsIndex
 
@@ -15,7 +16,7 @@ from samc.config import Terms
 from samc.errors import ConfigError, DataError
 from samc.memory.budget import Accounting, Budget
 from samc.memory.codec import MAX_UNKNOWN_CLASSES, Codec, label_type, smallest_type
-from samc.memory.selection import Selection
+from samc.memory.selection import Selection, full_selection
 
 NOTE_LENGTH = np.dtype("<u2")
 # of the length of a note, which may be another for every image
@@ -93,8 +94,7 @@ class EpisodicMemory:
         self.label_type = label_type(num_classes)
         # a lossy picture of noise may be larger than the noise
         self.length_type = None if codec.blob_bytes else smallest_type(2 * int(np.prod(codec.image_shape)) + 1024)
-        if self.max_pixels < 1:
-            raise ConfigError(f"a budget of {self.budget_bytes} bytes per task cannot hold one image; raise it")
+        self.check_room(1)
 
     # What goes in
 
@@ -143,6 +143,8 @@ class EpisodicMemory:
         """What is held of a task; a new task takes its share of a common budget from the others."""
         number = operator.index(task)  # tensors of one number differ from each other, and from the number
         if number not in self.by_task:
+            if not self.budget.per_task:
+                self.check_room(len(self.by_task) + 1)
             self.by_task[number] = TaskMemory()
             for held in self.by_task.values():
                 self.make_room(held, 0)
@@ -212,15 +214,55 @@ class EpisodicMemory:
     @property
     def budget_bytes(self) -> int:
         """What each task may hold now, in the accounting's bytes."""
-        total = self.budget.total
-        return total if self.budget.per_task else total // max(1, len(self.by_task))
+        return self.share(len(self.by_task))
+
+    def share(self, tasks: int) -> int:
+        """The same, where there are so many tasks."""
+        return self.budget.total if self.budget.per_task else self.budget.total // max(1, tasks)
 
     @property
     def max_pixels(self) -> int:
         """The most pixels that one image may keep and still fit into an empty task's share."""
+        return self.pixels_in(self.budget_bytes)
+
+    def pixels_in(self, share: int) -> int:
         if self.accounting == "values":
-            return self.budget_bytes // self.codec.image_shape[0]
-        return self.codec.max_pixels(self.budget_bytes - self.overhead_bytes)
+            return share // self.codec.image_shape[0]
+        return self.codec.max_pixels(share - self.overhead_bytes)
+
+    def check_room(self, tasks: int, note_bytes: int = 0, images: Iterable[UInt8[np.ndarray, "n c h w"]] = ()) -> None:
+        """Refuse a budget in which one of so many tasks could not hold an image; of those that are known, the largest.
+
+        `note_bytes` is what a method keeps with each image.
+        """
+        share, least = self.share(tasks), self.least_share(note_bytes, images)
+        if share >= least:
+            return
+        if tasks == 1 or self.budget.per_task:
+            shared, enough = f"a budget of {share} bytes per task", f"{least}/task"
+        else:
+            shared = f"a budget of {self.budget}, {share} bytes for each of {tasks},"
+            enough = str(least * tasks)
+        remedy = f"raise it: one takes {least} bytes as {self.codec.spec}, so give at least --memory-bytes {enough}"
+        raise ConfigError(f"{shared} cannot hold one image; {remedy}")
+
+    def least_share(self, note_bytes: int = 0, images: Iterable[UInt8[np.ndarray, "n c h w"]] = ()) -> int:
+        """The fewest bytes of a task in which an image finds room, as far as that is known before it is encoded."""
+        besides = self.overhead_bytes + note_bytes if self.accounting == "bytes" else 0
+        if self.codec.blob_bytes:
+            return self.codec.blob_bytes + besides
+        if self.codec.selective and not self.codec.gist:  # a single pixel
+            most = int(np.prod(self.codec.image_shape)) + 2**16 + besides
+            extra = note_bytes if self.accounting == "bytes" else 0
+            return bisect_left(range(most), 1, key=lambda share: self.pixels_in(share - extra))
+        return max((self.largest(part) + besides for part in images), default=0)
+
+    def largest(self, images: UInt8[np.ndarray, "n c h w"]) -> int:
+        """What the largest of some pictures takes; of those that depend on what is salient, as if nothing were."""
+        count, _, height, width = images.shape
+        everything = full_selection(count, height, width)
+        nothing = replace(everything, masks=np.zeros_like(everything.masks))
+        return max(map(len, self.codec.encode(images, nothing if self.codec.selective else everything)), default=0)
 
     @property
     def overhead_bytes(self) -> int:

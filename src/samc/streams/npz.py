@@ -24,7 +24,7 @@ ENCRYPTED = 1
 def read_npz(file: BinaryIO, origin: str, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, np.ndarray]:
     """The named arrays of an npz file; never unpickles. `origin` is what an error calls the file."""
     try:
-        with zipfile.ZipFile(file) as archive:
+        with opened(file, origin) as archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
             if missing := [name for name in needed if name not in members]:
                 found = ", ".join(members) or "nothing"
@@ -34,11 +34,16 @@ def read_npz(file: BinaryIO, origin: str, needed: Sequence[str], optional: Seque
             return {name: read_member(archive, info) for name, info in wanted.items()}
     except DataError:
         raise
-    except zipfile.BadZipFile:
-        raise DataError(f"{origin} is not a whole npz file; copy it again, or save it anew with numpy.savez") from None
     # each way of packing fails in its own way, and a stranger's header may make numpy fail in any
     except Exception as error:
         raise unreadable(origin, error) from None
+
+
+def opened(file: BinaryIO, origin: str) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(file)
+    except zipfile.BadZipFile:
+        raise DataError(f"{origin} is not a whole npz file; copy it again, or save it anew with numpy.savez") from None
 
 
 def check_sizes(origin: str, members: dict[str, zipfile.ZipInfo], file: BinaryIO) -> None:

@@ -112,7 +112,7 @@ def check_room(classes: int, width: int, num_classes: int | None, budget_bytes: 
     if needed > budget_bytes:
         raise ConfigError(
             f"a task of {classes} classes needs {needed:,} bytes, one centroid each, and has {budget_bytes:,}; "
-            f"raise buffer-size"
+            f"raise buffer-size or memory-bytes"
         )
 
 
