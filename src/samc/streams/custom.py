@@ -12,6 +12,9 @@ from samc.streams.images import read_arrays, read_folders, resized, short_sha1
 HELD_OUT = 5
 # of data without test images, one image in so many is held out for the test
 
+MOST_CLASSES = 65_536
+# a memory's labels take two bytes where it does not know how many classes will come
+
 Part = tuple[np.ndarray, np.ndarray]
 # images and their labels
 
@@ -32,6 +35,8 @@ def load_npz(path: Path, image_size: int | None = None) -> Dataset:
     classes = np.unique(arrays["y"])
     if not len(classes):
         raise DataError(f"{path} has no class; it needs at least one image and its label")
+    if len(classes) > MOST_CLASSES:
+        raise DataError(f"{path} has {len(classes):,} different labels, at most {MOST_CLASSES:,} are classes; check y")
     train = x, y = images_and_labels(path, arrays, "", classes, image_size)
     has_test = "x_test" in arrays
     test = images_and_labels(path, arrays, "_test", classes, image_size) if has_test else (x[:0], y[:0])

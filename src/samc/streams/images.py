@@ -1,6 +1,7 @@
 """Arrays and image files on disk, read into uint8 arrays: what mini-ImageNet and your own data have in common."""
 
 import hashlib
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +20,8 @@ FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF", "PPM")
 # whatever a file is called, Pillow tries these and no other: some of the others start programs
 MOST_PIXELS = 2**26
 # of a picture that is made smaller, those of the largest cameras; one that says it has more is not decoded
+warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
+# Pillow's own limit is somewhat above it, and a warning would be a second line
 
 
 def read_arrays(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, np.ndarray]:
@@ -78,6 +81,8 @@ def read_image(path: Path, image_size: int | None) -> UInt8[np.ndarray, "h w 3"]
             rgb = image.convert("RGB")
     except DataError:
         raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:  # it comes before our own check
+        raise DataError(f"{path} is too large to read ({error}); make it smaller") from None
     except Exception as error:  # each of Pillow's decoders fails in its own way
         raise DataError(f"cannot read {path} as an image ({type(error).__name__}); replace it or delete it") from None
     return np.asarray(rgb if image_size is None else resized(rgb, image_size))
