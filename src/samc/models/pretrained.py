@@ -77,7 +77,8 @@ def load_pretrained(autoencoder: InpaintingAutoencoder, start: str) -> None:
     """Fill an autoencoder that paints whole images of three channels; other ones have no weights."""
     channels = next(autoencoder.parameters()).shape[1]
     if channels != 3:
-        raise ConfigError(f"--autoencoder {start} is for images of three channels, these have {channels}; use {STREAM}")
+        found = f"images of three channels, these have {channels}"
+        raise ConfigError(f"--autoencoder {start} is for {found}; use {STREAM}, with --autoencoder-steps 100")
     if autoencoder.residual:
         raise ConfigError(f"--autoencoder {start} paints the whole image; add --autoencoder-output whole")
     with located(start) as path:
