@@ -16,7 +16,8 @@ FLOORS = (
     ("report",),
     ("experiments",),
     ("protocol",),
-    ("record",),
+    ("resuming",),
+    ("record", "checkpoints"),
     ("learners",),
     ("memory", "completion", "projection"),
     ("saliency", "engine"),
@@ -24,7 +25,7 @@ FLOORS = (
     ("streams", "metrics", "similarity"),
     ("device", "clock"),
     ("config", "state"),
-    ("errors", "version", "files"),
+    ("errors", "version", "files", "stopping"),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 TOP = -1

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from samc.cli.characters import replace_unknown_characters
 from samc.errors import UserError, unknown
+from samc.stopping import Stopped
 from samc.version import VERSION
 
 INTERRUPTED = 130
@@ -120,6 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             result = typer.main.get_command(app())(args=arguments, prog_name="samc", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
+    except Stopped as stopped:
+        fail(f"stopped; {stopped.remedy}", 128 + stopped.number)
     except UserError as error:
         fail(str(error), 2)
     except OSError as error:  # a full disk, a vanished folder: the system's words are the clearest
@@ -143,7 +146,7 @@ def orderly() -> Iterator[None]:
     """A command that is told to end, or whose terminal is gone, first ends what it has started, as after Ctrl-C."""
 
     def stop(number: int, frame: Any) -> NoReturn:
-        sys.exit(128 + number)
+        raise Stopped(number, "nothing half-written is left")
 
     main_thread = threading.current_thread() is threading.main_thread()
     # one that is ignored, as under nohup, stays so

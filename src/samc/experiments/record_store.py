@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from samc.checkpoints import Checkpoints
 from samc.config import before_they_were, may_be_none
 from samc.errors import DataError, OutputError
 from samc.experiments.jobs import Job, Outcome, defaults_of
@@ -78,6 +79,11 @@ class RecordStore:
         except OSError as error:
             raise OutputError(f"cannot write to {place}: {error.strerror}; free some space, then go on") from None
         outcome.record.save(place, replace=True)
+        self.checkpoints(job).clear()
+
+    def checkpoints(self, job: Job) -> Checkpoints:
+        """Of a job that is learnt, in its place. What another version left there is of no use, and is replaced."""
+        return Checkpoints(self.place(job).absolute(), discard_others=True)
 
     @contextmanager
     def claim(self, job: Job) -> Iterator[bool]:
