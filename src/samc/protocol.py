@@ -155,7 +155,7 @@ def learn_task(
         stats = learner.observe(x, y, task.id)
         for watcher in watchers:
             watcher.step(task, number, x, stats)
-        so_far.stepped(x, y)
+        so_far.stepped(task, x, y)
         if number + 1 < steps:  # after a task's last step its end comes first: methods learn there from what they hold
             going.stepped()
     learner.end_task(task)

@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from samc.errors import DataError, UserError
 from samc.learners.base import Learner
 from samc.stopping import Request, Stopped
 from samc.streams.base import Stream, Task
-from samc.streams.loader import loaders_of, random_states, set_random_states
+from samc.streams.loader import LoaderTask, loaders_of, random_states, set_random_states
 
 SHOWN = 3
 # differences that a message names
@@ -24,7 +24,10 @@ SHOWN = 3
 
 @dataclass
 class SoFar:
-    """What has been measured, and the place in the stream: so many batches of a task, or the task's end."""
+    """What has been measured, and the place in the stream: so many batches of a task, or the task's end.
+
+    A round is what a task gives its batches in: an epoch of a loader, all epochs of arrays.
+    """
 
     matrix: list[list[float]] = field(default_factory=list)
     test_images: list[int] = field(default_factory=list)
@@ -32,13 +35,15 @@ class SoFar:
     batch_sizes: list[int] = field(default_factory=list)
     task: int = 0
     batch: int = 0
+    round: int = 0
+    in_round: int = 0
     ended: bool = False
     images: int = 0
     largest: int = 0
-    last_batch: tuple[Tensor, Tensor] | None = None
+    last_batch: tuple[Task, Tensor, Tensor] | None = None
 
-    def stepped(self, x: Tensor, y: Tensor) -> None:
-        self.batch, self.last_batch = self.batch + 1, (x, y)
+    def stepped(self, task: Task, x: Tensor, y: Tensor) -> None:
+        self.batch, self.last_batch = self.batch + 1, (task, x, y)
         self.images, self.largest = self.images + len(y), max(self.largest, len(y))
 
     def learnt(self, n_epochs: int, batch_size: int | None) -> None:
@@ -50,11 +55,13 @@ class SoFar:
     def evaluated(self, accuracies: list[float]) -> None:
         """All tasks have been tested; the next one is to come."""
         self.matrix.append(accuracies)
-        self.task, self.batch, self.ended, self.images, self.largest = self.task + 1, 0, False, 0, 0
+        self.task, self.ended = self.task + 1, False
+        self.batch = self.round = self.in_round = self.images = self.largest = 0
 
     def state_dict(self) -> dict[str, Any]:
         # of the last batch its digest: whoever goes on shall find the same one in its place
-        return asdict(self) | {"last_batch": digest(*self.last_batch) if self.last_batch else None}
+        state = {item.name: getattr(self, item.name) for item in fields(self)}
+        return state | {"last_batch": digest(*self.last_batch) if self.last_batch else None}
 
     def __str__(self) -> str:
         place = f"step {self.batch}" if self.batch and not self.ended else "its end" if self.ended else "its beginning"
@@ -86,18 +93,24 @@ class Going:
 
     def batches(self, task: Task, batch_size: int, n_epochs: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Those of a task that are left, in the order that they always had."""
-        done = self.so_far.batch
-        if done:
-            set_random_states(self.loaders, self.at_start)
-        elif self.checkpoints:
-            self.at_start = random_states(self.loaders)
-        batches = iter(task.batches(batch_size, n_epochs))
-        skipped = list(itertools.islice(batches, done - 1, done)) if done else []
-        if done:
-            if not skipped or digest(*skipped[0]) != self.expected:
-                raise DataError(f"task {task.id} gives other images than before, or in another order; begin again")
-            set_random_states(self.loaders, self.at_checkpoint)
-        return batches
+        # a loader draws the order of an epoch when that begins, so that each is taken up by itself
+        rounds, epochs = (n_epochs, 1) if isinstance(task, LoaderTask) else (1, n_epochs)
+        so_far, done = self.so_far, self.so_far.in_round
+        for number in range(so_far.round, rounds):
+            so_far.round = number
+            if self.checkpoints and not done:
+                self.at_start = random_states(self.loaders)
+            if done:
+                set_random_states(self.loaders, self.at_start)
+            batches = iter(task.batches(batch_size, epochs))
+            if done:
+                skipped = list(itertools.islice(batches, done - 1, done))
+                if not skipped or digest(task, *skipped[0]) != self.expected:
+                    raise DataError(f"task {task.id} gives other images than before, or in another order; begin again")
+                set_random_states(self.loaders, self.at_checkpoint)
+            for so_far.in_round, batch in enumerate(batches, start=done + 1):
+                yield batch
+            done = so_far.in_round = 0
 
     # When it is saved, and when it stops
 
@@ -117,8 +130,8 @@ class Going:
         if self.request.number is None or self.checkpoints is None:
             return
         kept = bool(self.so_far.matrix) and self.save()
-        where = f"saved at {self.so_far}" if kept else "nothing more could be saved" if self.so_far.matrix else "begun"
-        raise Stopped(self.request.number, where)
+        unsaved = "it could not be saved" if self.so_far.matrix else "nothing has been learnt yet"
+        raise Stopped(self.request.number, f"saved at {self.so_far}" if kept else unsaved)
 
     def save(self) -> bool:
         assert self.checkpoints is not None
@@ -198,5 +211,7 @@ def stream_terms(stream: Stream, steps: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def digest(x: Tensor, y: Tensor) -> str:
-    return hashlib.sha256(b"".join(part.detach().cpu().numpy().tobytes() for part in (x, y))).hexdigest()
+def digest(task: Task, x: Tensor, y: Tensor) -> str:
+    """Of a batch; of a loader's only the labels, since its transforms may be drawn anew each time."""
+    parts = (y,) if isinstance(task, LoaderTask) else (x, y)
+    return hashlib.sha256(b"".join(part.detach().cpu().numpy().tobytes() for part in parts)).hexdigest()
