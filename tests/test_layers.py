@@ -16,7 +16,8 @@ FLOORS = (
     ("report",),
     ("experiments",),
     ("protocol",),
-    ("record", "health"),
+    ("resuming",),
+    ("record", "checkpoints", "health"),
     ("learners",),
     ("memory", "completion", "projection"),
     ("saliency", "engine"),
@@ -25,7 +26,7 @@ FLOORS = (
     ("device", "clock"),
     ("config", "state"),
     ("files",),
-    ("errors", "version", "interrupt"),
+    ("errors", "version", "interrupt", "stopping"),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 TOP = -1

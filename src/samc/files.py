@@ -1,9 +1,11 @@
 """Files that are written whole or not at all, plain files that are read, and the folders that hold some."""
 
+import fcntl
 import os
 import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -55,6 +57,8 @@ def expanded(path: str | Path) -> Path:
         raise ConfigError(f"{path}: nobody knows that home folder; write the whole path instead of ~") from None
 
 
+CLAIM = ".claimed"
+# the file in a folder that a process holds while it works there
 TEMPORARY = ".*-" + "[0-9a-f]" * 16
 # what the names look like that files have while they are written
 
@@ -104,6 +108,27 @@ def remove_temporaries(folder: Path) -> None:
     """Remove what a process that was killed while it wrote has left."""
     for path in folder.glob(TEMPORARY):
         path.unlink(missing_ok=True)
+
+
+@contextmanager
+def held_alone(folder: Path) -> Iterator[bool]:
+    """Whether this process may work in a folder now. The system ends a claim with its process, however it ends."""
+    file = os.open(folder / CLAIM, os.O_RDWR | os.O_CREAT)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = os.path.samestat(os.fstat(file), os.stat(folder / CLAIM))
+        except (BlockingIOError, FileNotFoundError):
+            mine = False
+        if not mine:  # another's, or what the last one has removed since: a third may hold a new one
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            (folder / CLAIM).unlink(missing_ok=True)
+    finally:
+        os.close(file)
 
 
 def link_free_name(path: Path, temporary: Path) -> None:

@@ -1,18 +1,24 @@
 """The one training loop: every task once, in order, with a test on all tasks before the first and after each."""
 
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from samc import metrics
+from samc.checkpoints import EVERY, Checkpoints
 from samc.clock import Clock
 from samc.config import RunConfig
 from samc.health import ChanceWatch, LossMonitor
 from samc.learners.base import Learner, StepStats
-from samc.record import RunRecord, describe_device, versions
+from samc.learners.saving import FILE as LEARNER
+from samc.memory.file import FILE as MEMORY
+from samc.record import RunRecord, claimed_folder, describe_device, versions
+from samc.resuming import Going, SoFar, stream_terms
+from samc.stopping import Request, signals_noted
 from samc.streams.base import Stream, Task
 from samc.streams.own_data import check_normalisation, stream_of
 from samc.streams.pixels import Normalisation
@@ -30,6 +36,12 @@ class Watcher:
     def step(self, task: Task, number: int, x: Tensor, stats: StepStats) -> None: ...
     def evaluated(self, tasks_learnt: int, accuracies: list[float]) -> None: ...
 
+    def state_dict(self) -> dict[str, Any]:
+        """What it needs to look on from a checkpoint as if it had seen all before; most need nothing."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
 
 def run(
     stream: Stream | Iterable[Any],
@@ -39,6 +51,8 @@ def run(
     n_epochs: int = RunConfig.n_epochs,
     watchers: Sequence[Watcher] = (),
     config: dict[str, Any] | None = None,
+    folder: str | Path | None = None,
+    checkpoint_every: str = EVERY,
 ) -> RunRecord:
     """Learn the stream and return the record.
 
@@ -47,54 +61,67 @@ def run(
     size, whatever `batch_size` is. Where the learner has a `mean` and a `std`, float images are taken for images that
     were normalised with them; uint8 images are not.
     `config` is written into the record, with what the run itself shows.
+    With a `folder`, the state is saved there as learning goes on (`checkpoint_every` so many steps, as 500, or seconds,
+    as 60s): the same call goes on where a run was stopped, and its end leaves record, memory and learner there.
     """
+    if folder is None:
+        return learn_stream(stream, learner, batch_size, n_epochs, watchers, config)
+    folder = Path(folder)
+    with claimed_folder(folder):
+        checkpoints = Checkpoints(folder, checkpoint_every)
+        record = learn_stream(stream, learner, batch_size, n_epochs, watchers, config, checkpoints)
+        if hasattr(learner, "memory"):
+            learner.memory.save(folder / MEMORY, replace=True)
+        if hasattr(learner, "save"):
+            learner.save(folder / LEARNER, replace=True)
+        record.save(folder)  # last: where there is a record, there is all of it
+    checkpoints.clear()
+    return record
+
+
+def learn_stream(
+    stream: Stream | Iterable[Any],
+    learner: Learner,
+    batch_size: int,
+    n_epochs: int,
+    watchers: Sequence[Watcher] = (),
+    config: dict[str, Any] | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> RunRecord:
+    """The loop itself; with checkpoints it goes on from the last of them, and leaves them where they are."""
     normalised: dict[str, Any] = {name: getattr(learner, name, None) for name in ("mean", "std")}
     stream = stream_of(stream, seed=getattr(learner, "seed", None) or 0, **normalised)
     check_normalisation(stream, Normalisation.of(**normalised))
-    device = getattr(learner, "device", torch.device("cpu"))
-    clock = Clock(device)
-    started = time.perf_counter()
+    clock = Clock(getattr(learner, "device", torch.device("cpu")))
     steps = [task.steps(batch_size, n_epochs) for task in stream]
+    config = config or described(learner)
     for watcher in watchers:
         watcher.begin(stream, learner, steps)
-    for task in stream:
-        learner.declare(task.id, task.classes)  # the untrained row needs to know what there is to choose from
-    if hasattr(learner, "expect"):  # a learner of one's own need not have it
-        learner.expect(task.x.numpy() for task in stream if isinstance(task, ArrayTask))
-    untrained, test_images = evaluate(stream, learner, 0, clock, watchers)
-    matrix = [untrained]
-    training_images, batch_sizes = [], []
-    monitor, chance = LossMonitor(learner), ChanceWatch(learner)
-    for tasks_learnt, task in enumerate(stream, start=1):
-        learner.begin_task(task)
-        images, largest = 0, 0
-        for number, (x, y) in enumerate(task.batches(batch_size, n_epochs)):
-            for watcher in watchers:
-                watcher.before_step(task, number, x, y)
-            stats = learner.observe(x, y, task.id)
-            monitor.step(task.id, stats.loss)
-            for watcher in watchers:
-                watcher.step(task, number, x, stats)
-            images, largest = images + len(y), max(largest, len(y))
-        monitor.end_task(task.id)
-        learner.end_task(task)
-        task.release()
-        training_images.append(images // max(n_epochs, 1))
-        batch_sizes.append(largest if task.own_batch_size else batch_size)
-        accuracies, _ = evaluate(stream, learner, tasks_learnt, clock, watchers)
-        matrix.append(accuracies)
-        chance.tested(task, accuracies[tasks_learnt - 1], test_images[tasks_learnt - 1])
+    terms = {"config": config, "stream": stream_terms(stream, steps), "batch_size": batch_size, "epochs": n_epochs}
+    with signals_noted() if checkpoints else nullcontext(Request()) as request:
+        going = Going(stream, learner, clock, watchers, terms, checkpoints, request)
+        so_far, monitor = going.so_far, LossMonitor(learner)
+        if not going.resume():
+            for task in stream:
+                learner.declare(task.id, task.classes)  # the untrained row needs to know what there is to choose from
+            if hasattr(learner, "expect"):  # a learner of one's own need not have it
+                learner.expect(task.x.numpy() for task in stream if isinstance(task, ArrayTask))
+            untrained, so_far.test_images = evaluate(stream, learner, 0, clock, watchers, going.stop_if_told)
+            so_far.matrix = [untrained]
+        for number, task in enumerate(stream):
+            if number < so_far.task:
+                continue
+            if not so_far.ended:
+                learn_task(task, learner, batch_size, n_epochs, steps[number], watchers, going, monitor)
+            accuracies, _ = evaluate(stream, learner, number + 1, clock, watchers, going.stop_if_told)
+            so_far.evaluated(accuracies)
+            going.task_ended()
     memory = learner.memory_report()
-    config = config or {
-        "model": type(learner).__name__.lower(),
-        "seed": getattr(learner, "seed", None),
-        "buffer_size": memory.get("budget_images"),
-        **(learner.settings.as_dict() if hasattr(learner, "settings") else {}),
-    }
-    seconds = learner.seconds() | clock.seconds()  # waits for the device, so that the total below is a true one
+    seconds = going.seconds()  # waits for the device, so that the total is a true one
+    matrix, batch_sizes = so_far.matrix, so_far.batch_sizes
     counts = {
-        "training_images": training_images,
-        "test_images": test_images,
+        "training_images": so_far.training_images,
+        "test_images": so_far.test_images,
         "batch_size": batch_sizes[0] if len(set(batch_sizes)) == 1 else batch_sizes,
     }
     return RunRecord(
@@ -105,28 +132,85 @@ def run(
         accuracy_matrix=matrix,
         first_task_curve=[row[0] for row in matrix[1:]],
         memory=memory,
-        seconds=seconds | {"total": time.perf_counter() - started},
+        seconds=seconds,
         config=config,
         fingerprint=fingerprint(stream, learner, n_epochs, counts, config, memory),
         versions=versions(),
-        device=describe_device(device),
-        notes=chance.notes() or None,
+        device=describe_device(getattr(learner, "device", torch.device("cpu"))),
+        notes=chance_notes(stream, learner, so_far) or None,
     )
 
 
+def chance_notes(stream: Stream, learner: Learner, so_far: SoFar) -> list[str]:
+    """On tasks that were known no better than by chance when they had just been learnt."""
+    chance = ChanceWatch(learner)
+    for number, task in enumerate(stream):
+        chance.tested(task, so_far.matrix[number + 1][number], so_far.test_images[number])
+    return chance.notes()
+
+
+def learn_task(
+    task: Task,
+    learner: Learner,
+    batch_size: int,
+    n_epochs: int,
+    steps: int,
+    watchers: Sequence[Watcher],
+    going: Going,
+    monitor: LossMonitor,
+) -> None:
+    """Every batch of a task, or those that are left of it, and its end."""
+    so_far, monitor.number = going.so_far, going.so_far.batch
+    if not so_far.batch:
+        learner.begin_task(task)
+    for number, (x, y) in enumerate(going.batches(task, batch_size, n_epochs), start=so_far.batch):
+        for watcher in watchers:
+            watcher.before_step(task, number, x, y)
+        stats = learner.observe(x, y, task.id)
+        monitor.step(task.id, stats.loss)
+        for watcher in watchers:
+            watcher.step(task, number, x, stats)
+        so_far.stepped(task, x, y)
+        if number + 1 < steps:  # after a task's last step its end comes first: methods learn there from what they hold
+            going.stepped()
+    monitor.end_task(task.id)
+    learner.end_task(task)
+    task.release()
+    so_far.learnt(n_epochs, None if task.own_batch_size else batch_size)
+
+
+def described(learner: Learner) -> dict[str, Any]:
+    """The config of a run that has none: what the learner says of itself."""
+    return {
+        "model": type(learner).__name__.lower(),
+        "seed": getattr(learner, "seed", None),
+        "buffer_size": learner.memory_report().get("budget_images"),
+        **(learner.settings.as_dict() if hasattr(learner, "settings") else {}),
+    }
+
+
 def evaluate(
-    stream: Stream, learner: Learner, tasks_learnt: int, clock: Clock, watchers: Sequence[Watcher]
+    stream: Stream,
+    learner: Learner,
+    tasks_learnt: int,
+    clock: Clock,
+    watchers: Sequence[Watcher],
+    between: Callable[[], None],
 ) -> tuple[list[float], list[int]]:
-    """Accuracy on every task's test images, as fractions, and how many images these are."""
+    """Accuracy on every task's test images, as fractions, and how many images these are.
+
+    `between` is called before each task.
+    """
     accuracies, counts = [], []
-    with clock("evaluation"):
-        for task in stream:
-            right, count = 0, 0
+    for task in stream:
+        between()
+        right, count = 0, 0
+        with clock("evaluation"):
             for x, y in task.test_batches():
                 right += int((learner.predict(x, task.id) == y.to(x.device)).sum())
                 count += len(y)
-            accuracies.append(right / count)
-            counts.append(count)
+        accuracies.append(right / count)
+        counts.append(count)
     for watcher in watchers:
         watcher.evaluated(tasks_learnt, accuracies)
     return accuracies, counts

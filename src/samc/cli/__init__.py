@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from samc.cli.characters import replace_unknown_characters
 from samc.errors import UserError, printable, shortened, unknown
 from samc.interrupt import INTERRUPTED, MESSAGE, ending_at_once
+from samc.stopping import Stopped
 from samc.version import VERSION
 
 HELP = """Continual learning in a fixed memory.
@@ -125,6 +126,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             result = typer.main.get_command(app())(args=arguments, prog_name="samc", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
+    except Stopped as stopped:
+        fail(f"stopped; {stopped.remedy}", 128 + stopped.number)
     except UserError as error:
         fail(str(error), 2)
     except MemoryError as error:
@@ -150,7 +153,7 @@ def orderly() -> Iterator[None]:
     """A command that is told to end, or whose terminal is gone, first ends what it has started, as after Ctrl-C."""
 
     def stop(number: int, frame: Any) -> NoReturn:
-        sys.exit(128 + number)
+        raise Stopped(number, "nothing half-written is left")
 
     main_thread = threading.current_thread() is threading.main_thread()
     # one that is ignored, as under nohup, stays so

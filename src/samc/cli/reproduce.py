@@ -1,6 +1,7 @@
 """`samc reproduce`: one command for every table and figure of the paper."""
 
 import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -13,21 +14,23 @@ from samc.cli.seeds import parse_seeds
 from samc.device import choose
 from samc.errors import ConfigError, UserError, unknown
 from samc.experiments.items import BY_NAME, ITEMS, check_streams, select_items
-from samc.experiments.jobs import Executor, Job
+from samc.experiments.jobs import Executor, Job, Place
 from samc.experiments.local import ON_A_GPU, LocalProcesses, threads_each
 from samc.experiments.perform import perform
 from samc.experiments.record_store import RecordStore
 from samc.experiments.specification import EMBEDDED, Item, Key
 from samc.learners import LEARNERS
 from samc.report.reproduction import load_pictures, publish
+from samc.stopping import Stopped
 from samc.streams import open_stream
 
 ENGINES = ("local", "ray")
+GO_ON = "what was being learnt is saved; give the same command again to go on"
 WHAT = "\n\n".join(f"  {item.name:14} {item.what}" for item in ITEMS.values())
 HELP = f"""Run a table or figure of the paper on the real data, and write it down next to the paper's numbers.
 
-Finished runs are never run again, so that a command that was interrupted goes on where it was; two commands may share a
-folder. What has not been run yet is shown as not run.
+Finished runs are never run again, and one that was interrupted goes on in the middle: give the same command again. Two
+commands may share a folder. What has not been run yet is shown as not run.
 
 {WHAT}
 
@@ -78,12 +81,17 @@ def reproduce(
     console.print(f"{count}, {len(all_jobs) - len(left):,} of them done, in {out}", soft_wrap=True)
     failures: dict[Job, Exception] = {}
     if left and not dry_run:
-        executor = make_executor(engine, jobs, device, data_dir, address, gpus)
+        executor = make_executor(engine, jobs, device, data_dir, address, gpus, store.checkpoints)
         if engine == "local":
             check_data(left, data_dir)
         with live_progress(console) as progress:
             board = ProgressBoard(console, progress, left, getattr(executor, "at_once", None) or 1)
-            failures = perform(left, store, executor, board)
+            try:
+                failures = perform(left, store, executor, board)
+            except KeyboardInterrupt:
+                raise Stopped(signal.SIGINT, GO_ON) from None
+            except Stopped as stopped:
+                raise Stopped(stopped.number, GO_ON) from None
     for wanted_item in wanted if not dry_run else ():
         # all of it, whatever was asked for this time: a table does not lose rows by learning some of them
         show(console, wanted_item, {**wanted_item.jobs(quick=quick), **needed[wanted_item.name]}, store)
@@ -117,16 +125,22 @@ def check_flags(name: str, jobs: int | None, address: str | None, gpus: float | 
 
 
 def make_executor(
-    name: str, jobs: int | None, device: str, data_dir: Path | None, address: str | None, gpus: float | None
+    name: str,
+    jobs: int | None,
+    device: str,
+    data_dir: Path | None,
+    address: str | None,
+    gpus: float | None,
+    place: Place,
 ) -> Executor:
     if name == "ray":
         from samc.experiments.cluster import RayCluster  # noqa: PLC0415  (an extra that few have)
 
-        return RayCluster(jobs, device, data_dir, 1, address=address, gpus=gpus)
+        return RayCluster(jobs, device, data_dir, 1, address=address, gpus=gpus, place=place)
     kind = choose(device).type
     at_once = jobs or (ON_A_GPU if kind == "cuda" else os.cpu_count() or 1)
     # on a CPU results depend on the number of threads, and must not on that of jobs: one each, as on a cluster
-    return LocalProcesses(at_once, kind, data_dir, threads_each(at_once) if kind == "cuda" else 1)
+    return LocalProcesses(at_once, kind, data_dir, threads_each(at_once) if kind == "cuda" else 1, place)
 
 
 def check_data(jobs: Sequence[Job], data_dir: Path | None) -> None:

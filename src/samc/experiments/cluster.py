@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
@@ -11,12 +12,14 @@ from typing import Any
 
 import torch
 
+from samc.checkpoints import Checkpoints
 from samc.device import choose
 from samc.errors import ConfigError
-from samc.experiments.jobs import Job, OnProgress, Outcome, learn
+from samc.experiments.jobs import Job, OnProgress, Outcome, Place, learn, nowhere
 from samc.experiments.local import pickled_end
 from samc.experiments.progress import ProgressNarrator
 from samc.experiments.ray_connection import connected, import_ray
+from samc.stopping import Stopped
 
 TRIES = 4
 # how often a job is started whose worker is lost; a machine that is taken away is no fault of the job's
@@ -38,6 +41,7 @@ class RayCluster:
     threads: int | None = None
     address: str | None = None
     gpus: float | None = None
+    place: Place = nowhere
 
     def __post_init__(self) -> None:
         import_ray()
@@ -62,7 +66,9 @@ class RayCluster:
             while True:
                 room = self.at_once or self.room(ray, share, started=bool(started))
                 while len(running) < room and (job := again.pop() if again else next(ahead, None)):
-                    running[remote.remote(job, *arguments, mailbox and mailbox.queue, len(started))] = job
+                    running[
+                        remote.remote(job, self.place(job), *arguments, mailbox and mailbox.queue, len(started))
+                    ] = job
                     started.append(job)
                     if on_progress:
                         on_progress(job, {"status": "waiting for a place on the cluster"})
@@ -136,6 +142,7 @@ class Mailbox:
 
 def serve(
     job: Job,
+    checkpoints: Checkpoints | None,
     device: str,
     data_dir: Path | None,
     threads: int | None,
@@ -153,9 +160,12 @@ def serve(
             os.chdir(home)
         if threads is not None:
             torch.set_num_threads(threads)
-        return learn(job, data_dir, choose(device), [ProgressNarrator(tell)] if queue else [])
+        return learn(job, data_dir, choose(device), [ProgressNarrator(tell)] if queue else [], checkpoints)
 
-    return pickled_end(learn_job)
+    try:
+        return pickled_end(learn_job)
+    except Stopped as stopped:  # another worker goes on from what was saved
+        sys.exit(128 + stopped.number)
 
 
 def end_of(ray: Any, ready: Any, job: Job) -> Outcome | Exception | None:

@@ -52,6 +52,7 @@ class Diagnosis(Watcher):
         self.before: Classifier | None = None
         self.steps: list[StepClaims] = []
         self.memories: list[MemoryClaims] = []
+        self.seconds_before = 0.0
 
     def begin(self, stream: Stream, learner: Learner, steps: Sequence[int]) -> None:
         if not isinstance(learner, SAMC):
@@ -133,12 +134,36 @@ class Diagnosis(Watcher):
         x = self.learner.as_images(torch.stack(images)).contiguous(memory_format=torch.channels_last)
         return Batch(x, y.to(self.learner.device), task)
 
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "true_images": {task: list(pairs) for task, pairs in self.true_images.items()},
+            "most_true_bytes": self.most_true_bytes,
+            "truths": {task: (truth.x, truth.y) for task, truth in self.truths.items()},
+            "steps": [asdict(claims) for claims in self.steps],
+            "memories": [asdict(claims) for claims in self.memories],
+            "seconds": self.seconds(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        device = self.learner.device
+        self.true_images = {task: deque(pairs) for task, pairs in state["true_images"].items()}
+        self.most_true_bytes, self.seconds_before = state["most_true_bytes"], state["seconds"]
+        self.truths = {
+            task: Batch(x.to(device).contiguous(memory_format=torch.channels_last), y.to(device), task)
+            for task, (x, y) in state["truths"].items()
+        }
+        self.steps = [StepClaims(**claims) for claims in state["steps"]]
+        self.memories = [MemoryClaims(**claims) for claims in state["memories"]]
+
+    def seconds(self) -> float:
+        return self.seconds_before + self.clock.seconds().get("diagnosis", 0.0)
+
     def report(self) -> dict[str, Any]:
         """For the record: what was measured, summarised by task and then in full."""
         return {
             "notes": NOTES,
             "true_bytes_aside": self.most_true_bytes,
-            "seconds": self.clock.seconds().get("diagnosis", 0.0),
+            "seconds": self.seconds(),
             "tasks": [
                 summarise([c for c in self.steps if c.past_task == last.task], last)
                 for last in self.memories

@@ -10,19 +10,24 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
+from samc.checkpoints import Checkpoints
 from samc.config import RunConfig, Settings, setting_fields
 from samc.experiments.diagnosis import Diagnosis
 from samc.experiments.pictures import PICTURES, PictureCollector
 from samc.learners import build, configure, method
+from samc.learners.saving import FILE as LEARNER
 from samc.memory.file import FILE as MEMORY
-from samc.protocol import Watcher, run
+from samc.protocol import Watcher, learn_stream
 from samc.record import RunRecord
 from samc.streams import open_stream
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run. `keep_memory` and `pictures` ask for files next to the record, `diagnose` for more in it."""
+    """One run. `keep_memory` and `pictures` ask for files next to the record, `diagnose` for more in it.
+
+    With its memory a run leaves its learner.
+    """
 
     config: RunConfig
     keep_memory: bool = False
@@ -75,8 +80,22 @@ class Executor(Protocol):
     def run(self, jobs: Iterable[Job], on_progress: OnProgress | None) -> Iterator[tuple[Job, Outcome | Exception]]: ...
 
 
-def learn(job: Job, data_dir: Path | None, device: torch.device, watchers: Sequence[Watcher] = ()) -> Outcome:
-    """Learn a job's stream from beginning to end."""
+Place = Callable[[Job], Checkpoints | None]
+# where a job's state is saved while it is learnt, if anywhere
+
+
+def nowhere(job: Job) -> None:
+    return None
+
+
+def learn(
+    job: Job,
+    data_dir: Path | None,
+    device: torch.device,
+    watchers: Sequence[Watcher] = (),
+    checkpoints: Checkpoints | None = None,
+) -> Outcome:
+    """Learn a job's stream to its end: from the beginning, or from the last checkpoint."""
     config = job.config
     stream = open_stream(
         config.dataset,
@@ -91,25 +110,31 @@ def learn(job: Job, data_dir: Path | None, device: torch.device, watchers: Seque
     learner = build(config, stream, device)
     diagnosis = Diagnosis() if job.diagnose else None
     collector = PictureCollector() if job.pictures else None
-    record = run(
+    if checkpoints is not None and not checkpoints.folder.is_dir():  # on another machine, which does not share it
+        checkpoints = None
+    record = learn_stream(
         stream,
         learner,
         batch_size=config.batch_size,
         n_epochs=config.n_epochs,
         watchers=[*watchers, *(watcher for watcher in (diagnosis, collector) if watcher)],
         config=config.as_dict(),
+        checkpoints=checkpoints,
     )
     files = {}
     if diagnosis:
         record = replace(record, diagnosis=diagnosis.report())
     if collector:
         files[PICTURES] = collector.pack()
-    if job.keep_memory and has_memory(config):
+    if job.keep_memory:
         with tempfile.TemporaryDirectory() as folder:
-            learner.memory.save(Path(folder) / MEMORY)  # type: ignore[attr-defined]
-            files[MEMORY] = (Path(folder) / MEMORY).read_bytes()
+            if has_memory(config):
+                learner.memory.save(Path(folder) / MEMORY)  # type: ignore[attr-defined]
+            learner.save(Path(folder) / LEARNER)
+            files |= {path.name: path.read_bytes() for path in Path(folder).iterdir()}
     notes = [] if learner.engine.program else [f"network: {learner.engine.way}"]
-    return Outcome(record, files, (*notes, *(record.notes or ())))
+    saving = dict.fromkeys(checkpoints.notes if checkpoints else ())
+    return Outcome(record, files, (*notes, *saving, *(record.notes or ())))
 
 
 def has_memory(config: RunConfig) -> bool:

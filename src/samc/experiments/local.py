@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 from samc.device import choose
-from samc.experiments.jobs import Job, OnProgress, Outcome, learn
+from samc.experiments.jobs import Job, OnProgress, Outcome, Place, learn, nowhere
 from samc.experiments.progress import ProgressNarrator
 from samc.experiments.sharing import shared_gpu
+from samc.stopping import Stopped
 
 ON_A_GPU = 8
 # jobs at once: a small network leaves most of a GPU idle, and eight of the largest fit into its memory
@@ -37,12 +38,13 @@ class InProcess:
 
     device: torch.device
     data_dir: Path | None = None
+    place: Place = nowhere
 
     def run(self, jobs: Iterable[Job], on_progress: OnProgress | None) -> Iterator[tuple[Job, Outcome | Exception]]:
         for job in jobs:
             watchers = [ProgressNarrator(partial(report_progress, on_progress, job))] if on_progress else []
             try:
-                end: Outcome | Exception = learn(job, self.data_dir, self.device, watchers)
+                end: Outcome | Exception = learn(job, self.data_dir, self.device, watchers, self.place(job))
             except Exception as error:  # raised here, it would take the other jobs with it
                 end = error
             yield job, end
@@ -72,6 +74,7 @@ class LocalProcesses:
     device: str
     data_dir: Path | None = None
     threads: int | None = None
+    place: Place = nowhere
     workers: list[Worker] = field(default_factory=list)
 
     def run(self, jobs: Iterable[Job], on_progress: OnProgress | None) -> Iterator[tuple[Job, Outcome | Exception]]:
@@ -112,7 +115,7 @@ class LocalProcesses:
             idle = next((worker for worker in self.workers if worker.job is None), None) or self.start_worker()
             idle.job, assigned = job, True
             try:
-                idle.connection.send_bytes(pickle.dumps(job))
+                idle.connection.send_bytes(pickle.dumps((job, self.place(job))))
             except OSError:  # it died while it had nothing to do
                 self.remove(idle)
                 again.append(job)
@@ -135,7 +138,7 @@ class LocalProcesses:
         self.workers.remove(worker)
 
     def close(self) -> None:
-        """Workers that are idle end by themselves, those at work are stopped."""
+        """Workers that are idle end by themselves, those at work are told to stop, which saves what they have."""
         for worker in self.workers:
             worker.connection.close()
             if worker.job:
@@ -163,10 +166,11 @@ def serve(connection: Connection, device: str, data_dir: Path | None, threads: i
     def tell(**fields: Any) -> None:
         connection.send_bytes(pickle.dumps(("progress", fields)))
 
-    with suppress(EOFError, BrokenPipeError):  # nobody is there any more
+    with suppress(EOFError, BrokenPipeError, Stopped):  # nobody is there any more, or it was told to stop
         while True:
-            job = pickle.loads(connection.recv_bytes())
-            connection.send_bytes(pickled_end(partial(learn, job, data_dir, chosen, [ProgressNarrator(tell)])))
+            job, checkpoints = pickle.loads(connection.recv_bytes())
+            work = partial(learn, job, data_dir, chosen, [ProgressNarrator(tell)], checkpoints)
+            connection.send_bytes(pickled_end(work))
 
 
 def pickled_end(learn_job: Callable[[], Outcome]) -> bytes:

@@ -56,6 +56,12 @@ class PictureCollector(Watcher):
         pairs = self.seen.setdefault(task.id, deque(maxlen=self.last))
         pairs.extend(zip(x.cpu(), upsampled(stats.kept.maps, *x.shape[2:]) / MAX_LEVEL, strict=True))
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"seen": {task: list(pairs) for task, pairs in self.seen.items()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.seen = {task: deque(pairs, maxlen=self.last) for task, pairs in state["seen"].items()}
+
     def remembered(self, per_task: int) -> list[RememberedImage]:
         """The newest memories of each task, one per class as far as they go, as the next task would replay them."""
         assert isinstance(self.learner, SAMC)

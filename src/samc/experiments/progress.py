@@ -23,6 +23,7 @@ class ProgressNarrator(Watcher):
         self.steps: Sequence[int] = ()
         self.step_seconds: list[float] = []
         self.task_started = self.told_at = 0.0
+        self.first: tuple[int, int] | None = None  # the task that is learnt, and its first step that was seen
 
     def begin(self, stream: Stream, learner: Learner, steps: Sequence[int]) -> None:
         self.learner, self.steps = learner, steps
@@ -30,14 +31,15 @@ class ProgressNarrator(Watcher):
 
     def step(self, task: Task, number: int, x: object, stats: StepStats) -> None:
         now = time.perf_counter()
-        if number == 0:
-            self.task_started = now  # the first step also completes memories and is left out of the estimate
+        if self.first is None or self.first[0] != task.id:
+            # the first step also completes memories and is left out of the estimate
+            self.first, self.task_started = (task.id, number), now
             return
         done, steps = number + 1, self.steps[task.id]
         if now - self.told_at < REFRESH_SECONDS and done < steps:
             return
         self.told_at = now
-        self.step_seconds[task.id :] = [(now - self.task_started) / number]
+        self.step_seconds[task.id :] = [(now - self.task_started) / (number - self.first[1])]
         memory = self.learner.memory_report()
         status = (
             f"task {task.id + 1}/{len(self.steps)}  step {done}/{steps}  loss {float(stats.loss):.2f}  "

@@ -1,24 +1,22 @@
 """A folder of many runs: each job has a place in it, is written whole, and is learnt by one process at a time."""
 
-import fcntl
-import os
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from samc.checkpoints import Checkpoints
 from samc.config import before_they_were, may_be_none
 from samc.errors import DataError, OutputError
 from samc.experiments.jobs import Job, Outcome, defaults_of
 from samc.experiments.pictures import PICTURES
-from samc.files import write_whole
+from samc.files import held_alone, write_whole
 from samc.learners import method
 from samc.memory import AUTO, Budget, codec_for
 from samc.record import FILE, RunRecord
 
-CLAIM = ".claimed"
 STATED = ("dataset", "model", "seed")
 # what a record has to say itself: no default stands for it
 
@@ -78,29 +76,23 @@ class RecordStore:
         except OSError as error:
             raise OutputError(f"cannot write to {place}: {error.strerror}; free some space, then go on") from None
         outcome.record.save(place, replace=True)
+        self.checkpoints(job).clear()
+
+    def checkpoints(self, job: Job) -> Checkpoints:
+        """Of a job that is learnt, in its place. What another version left there is of no use, and is replaced."""
+        return Checkpoints(self.place(job).absolute(), discard_others=True)
 
     @contextmanager
     def claim(self, job: Job) -> Iterator[bool]:
         """Whether this process may learn a job now. The system ends a claim with its process, however it ends."""
         place = self.place(job)
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-            file = os.open(place / CLAIM, os.O_RDWR | os.O_CREAT)
-        except OSError as error:
-            raise OutputError(f"cannot write to {place}: {error.strerror}; choose another --out") from None
-        try:
+        with ExitStack() as held:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                mine = os.path.samestat(os.fstat(file), os.stat(place / CLAIM))
-            except (BlockingIOError, FileNotFoundError):
-                mine = False
-            if not mine:  # another's, or what the last one has removed since: a third may hold a new one
-                yield False
-                return
-            yield True
-            (place / CLAIM).unlink(missing_ok=True)
-        finally:
-            os.close(file)
+                place.mkdir(parents=True, exist_ok=True)
+                mine = held.enter_context(held_alone(place))
+            except OSError as error:
+                raise OutputError(f"cannot write to {place}: {error.strerror}; choose another --out") from None
+            yield mine
 
 
 def is_written(path: Path) -> bool:

@@ -168,17 +168,41 @@ def length_of(loader: Any) -> int | None:
 @contextmanager
 def undisturbed(loader: Any) -> Iterator[None]:
     """Go through a loader without changing the order and the random transforms of its next epoch."""
-    holders = [loader, *(getattr(loader, name, None) for name in ("sampler", "batch_sampler", "dataset"))]
-    holders.append(getattr(holders[2], "sampler", None))
-    found = (getattr(holder, "generator", None) for holder in holders)
-    generators = {id(part): part for part in found if isinstance(part, torch.Generator)}
-    states = [(part, part.get_state()) for part in generators.values()]
-    torch_state, numpy_state, python_state = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    states = random_states([loader])
     try:
         yield
     finally:
-        for part, state in states:
-            part.set_state(state)
-        torch.set_rng_state(torch_state)
-        np.random.set_state(numpy_state)
-        random.setstate(python_state)
+        set_random_states([loader], states)
+
+
+def loaders_of(tasks: Iterable[Task]) -> list[Any]:
+    """The loaders that tasks learn from."""
+    return [task.train for task in tasks if isinstance(task, LoaderTask)]
+
+
+def random_states(loaders: Iterable[Any]) -> dict[str, Any]:
+    """Of everything that loaders draw from: their own generators, and those that all of a process share."""
+    return {
+        "generators": [part.get_state() for part in generators_of(loaders)],
+        "torch": torch.get_rng_state(),
+        "numpy": np.random.get_state(),
+        "python": random.getstate(),
+    }
+
+
+def set_random_states(loaders: Iterable[Any], states: dict[str, Any]) -> None:
+    for part, state in zip(generators_of(loaders), states["generators"], strict=True):
+        part.set_state(state)
+    torch.set_rng_state(states["torch"])
+    np.random.set_state(states["numpy"])
+    random.setstate(states["python"])
+
+
+def generators_of(loaders: Iterable[Any]) -> list[torch.Generator]:
+    """Each once, in a fixed order."""
+    found = []
+    for loader in loaders:
+        holders = [loader, *(getattr(loader, name, None) for name in ("sampler", "batch_sampler", "dataset"))]
+        holders.append(getattr(holders[2], "sampler", None))
+        found += [getattr(holder, "generator", None) for holder in holders]
+    return list({id(part): part for part in found if isinstance(part, torch.Generator)}.values())

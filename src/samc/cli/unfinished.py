@@ -1,0 +1,99 @@
+"""A run that has not ended: the file in its folder that says what it is, from which `samc run --resume` goes on."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from samc.checkpoints import Checkpoints
+from samc.config import RunConfig, flag
+from samc.errors import ConfigError, DataError, OutputError
+from samc.files import folders_with, held_alone, write_whole
+from samc.learners import method
+from samc.record import FILE as RECORD
+from samc.stopping import Stopped
+from samc.version import VERSION
+
+FILE = "run.json"
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """All that a run needs to go on, or to begin again; `threads` because results on a CPU depend on how many."""
+
+    config: RunConfig
+    diagnose: bool
+    data_dir: Path | None
+    device: str
+    threads: int
+    checkpoint_every: str
+
+    def write(self, folder: Path) -> None:
+        content = {
+            "samc": VERSION,
+            "config": self.config.as_dict(),
+            "diagnose": self.diagnose,
+            "data_dir": None if self.data_dir is None else str(self.data_dir.absolute()),
+            "device": self.device,
+            "threads": self.threads,
+            "checkpoint_every": self.checkpoint_every,
+        }
+        try:
+            write_whole(folder / FILE, (json.dumps(content, indent=1) + "\n").encode(), replace=True)
+        except OSError as error:
+            raise OutputError(f"cannot write to {folder}: {error.strerror}; choose another --out") from None
+
+    @classmethod
+    def read(cls, folder: Path) -> "Unfinished":
+        path = folder / FILE
+        try:
+            content = json.loads(path.read_text())
+            version = content.pop("samc")
+            values, data_dir = content.pop("config"), content.pop("data_dir")
+            config = RunConfig.from_dict(values, method(values["model"]).Settings)
+            found = cls(config=config, data_dir=None if data_dir is None else Path(data_dir), **content)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"{path} does not say what run it is ({error}); remove {folder} and begin again") from None
+        if version != VERSION:
+            wrote = f"{folder} was begun with samc {version}, this is samc {VERSION}, which may compute otherwise"
+            raise DataError(f"{wrote}; go on with that version, or remove {folder} and begin again")
+        return found
+
+    def check(self, given: dict[str, Any], folder: Path) -> None:
+        """Refuse settings that contradict those that the run was begun with."""
+        values = self.config.as_dict()
+        for name, value in given.items():
+            if values.get(name) != value:
+                known = f"was begun with {flag(name)} {values[name]}" if name in values else f"has no {flag(name)}"
+                raise ConfigError(f"{folder} {known}, not {value}; leave {flag(name)} out, or begin another run")
+
+
+def is_unfinished(folder: Path) -> bool:
+    return (folder / FILE).exists()
+
+
+def unfinished_folders(folder: Path) -> list[Path]:
+    """The folder of a run, or those of its seeds; what cannot be gone on with is an error that says why."""
+    if is_unfinished(folder):
+        return [folder]
+    if within := folders_with(FILE, folder):
+        return within
+    if (folder / RECORD).exists() or folders_with(RECORD, folder):
+        raise ConfigError(f"{folder} is finished, there is nothing to go on with; samc report {folder} shows it")
+    raise DataError(f"{folder} holds no run that has been begun; give the --out of one that was interrupted")
+
+
+@contextmanager
+def kept_if_it_can_go_on(folder: Path) -> Iterator[None]:
+    """Hold a folder for one process. A run that fails before anything was saved leaves no trace."""
+    with held_alone(folder) as mine:
+        if not mine:
+            raise OutputError(f"{folder} is being learnt by another process; wait for it, or stop it")
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, Stopped) and not Checkpoints(folder).paths:
+                (folder / FILE).unlink(missing_ok=True)
+            raise

@@ -1,0 +1,217 @@
+"""How far a run has come, and how that is saved, stopped at and taken up again, bit for bit."""
+
+import hashlib
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from samc.checkpoints import Checkpoints
+from samc.clock import Clock
+from samc.errors import DataError, UserError
+from samc.learners.base import Learner
+from samc.stopping import Request, Stopped
+from samc.streams.base import Stream, Task
+from samc.streams.loader import LoaderTask, loaders_of, random_states, set_random_states
+
+SHOWN = 3
+# differences that a message names
+
+
+@dataclass
+class SoFar:
+    """What has been measured, and the place in the stream: so many batches of a task, or the task's end.
+
+    A round is what a task gives its batches in: an epoch of a loader, all epochs of arrays.
+    """
+
+    matrix: list[list[float]] = field(default_factory=list)
+    test_images: list[int] = field(default_factory=list)
+    training_images: list[int] = field(default_factory=list)
+    batch_sizes: list[int] = field(default_factory=list)
+    task: int = 0
+    batch: int = 0
+    round: int = 0
+    in_round: int = 0
+    ended: bool = False
+    images: int = 0
+    largest: int = 0
+    last_batch: tuple[Task, Tensor, Tensor] | None = None
+
+    def stepped(self, task: Task, x: Tensor, y: Tensor) -> None:
+        self.batch, self.last_batch = self.batch + 1, (task, x, y)
+        self.images, self.largest = self.images + len(y), max(self.largest, len(y))
+
+    def learnt(self, n_epochs: int, batch_size: int | None) -> None:
+        """A task has ended; `batch_size` is what its batches were asked to be, if they were."""
+        self.training_images.append(self.images // max(n_epochs, 1))
+        self.batch_sizes.append(self.largest if batch_size is None else batch_size)
+        self.ended, self.last_batch = True, None
+
+    def evaluated(self, accuracies: list[float]) -> None:
+        """All tasks have been tested; the next one is to come."""
+        self.matrix.append(accuracies)
+        self.task, self.ended = self.task + 1, False
+        self.batch = self.round = self.in_round = self.images = self.largest = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        # of the last batch its digest: whoever goes on shall find the same one in its place
+        state = {item.name: getattr(self, item.name) for item in fields(self)}
+        return state | {"last_batch": digest(*self.last_batch) if self.last_batch else None}
+
+    def __str__(self) -> str:
+        place = f"step {self.batch}" if self.batch and not self.ended else "its end" if self.ended else "its beginning"
+        return f"task {self.task + 1}, {place}"
+
+
+class Going:
+    """A run that goes on: its state, when it is saved, and where it stops if it is told to."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        learner: Learner,
+        clock: Clock,
+        watchers: Sequence[Any],
+        terms: dict[str, Any],
+        checkpoints: Checkpoints | None,
+        request: Request,
+    ):
+        self.stream, self.learner, self.clock, self.watchers = stream, learner, clock, watchers
+        self.terms, self.checkpoints, self.request = terms, checkpoints, request
+        self.so_far, self.expected = SoFar(), None
+        self.loaders = loaders_of(stream)
+        self.started, self.before = time.perf_counter(), dict[str, float]()
+        self.at_start: dict[str, Any] = {}
+        self.at_checkpoint: dict[str, Any] = {}
+
+    # What it draws its batches from
+
+    def batches(self, task: Task, batch_size: int, n_epochs: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Those of a task that are left, in the order that they always had."""
+        # a loader draws the order of an epoch when that begins, so that each is taken up by itself
+        rounds, epochs = (n_epochs, 1) if isinstance(task, LoaderTask) else (1, n_epochs)
+        so_far, done = self.so_far, self.so_far.in_round
+        for number in range(so_far.round, rounds):
+            so_far.round = number
+            if self.checkpoints and not done:
+                self.at_start = random_states(self.loaders)
+            if done:
+                set_random_states(self.loaders, self.at_start)
+            batches = iter(task.batches(batch_size, epochs))
+            if done:
+                skipped = list(itertools.islice(batches, done - 1, done))
+                if not skipped or digest(task, *skipped[0]) != self.expected:
+                    raise DataError(f"task {task.id} gives other images than before, or in another order; begin again")
+                set_random_states(self.loaders, self.at_checkpoint)
+            for so_far.in_round, batch in enumerate(batches, start=done + 1):
+                yield batch
+            done = so_far.in_round = 0
+
+    # When it is saved, and when it stops
+
+    def stepped(self) -> None:
+        """Between two steps."""
+        if self.checkpoints and self.checkpoints.due():
+            self.save()
+        self.stop_if_told()
+
+    def task_ended(self) -> None:
+        """A task has been learnt and all have been tested."""
+        if self.checkpoints and self.checkpoints.affordable():
+            self.save()
+        self.stop_if_told()
+
+    def stop_if_told(self) -> None:
+        if self.request.number is None or self.checkpoints is None:
+            return
+        kept = bool(self.so_far.matrix) and self.save()
+        unsaved = "it could not be saved" if self.so_far.matrix else "nothing has been learnt yet"
+        raise Stopped(self.request.number, f"saved at {self.so_far}" if kept else unsaved)
+
+    def save(self) -> bool:
+        assert self.checkpoints is not None
+        with self.clock.on_host("checkpoints"):
+            return self.checkpoints.save(self.state_dict())
+
+    def seconds(self) -> dict[str, float]:
+        """By phase, and in total, of everything before the last checkpoint too."""
+        now = self.learner.seconds() | self.clock.seconds() | {"total": time.perf_counter() - self.started}
+        return {name: self.before.get(name, 0.0) + now.get(name, 0.0) for name in {**self.before, **now}}
+
+    def state_dict(self) -> dict[str, Any]:
+        watching = {type(watcher).__name__: watcher.state_dict() for watcher in self.watchers}
+        return {
+            "terms": self.terms,
+            "learner": self.learner.state_dict(),
+            "so_far": self.so_far.state_dict(),
+            "seconds": self.seconds(),
+            "watchers": {name: state for name, state in watching.items() if state},
+            "at_start": self.at_start,
+            "random": random_states(self.loaders),
+            "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+        }
+
+    # How it goes on
+
+    def resume(self) -> bool:
+        """Take up the last checkpoint, where there is one; the learner and everybody who looks on with it."""
+        if self.checkpoints is None:
+            return False
+        try:
+            state = self.checkpoints.last()
+            if state is None:
+                return False
+            self.check(state["terms"])
+            self.learner.load_state_dict(state["learner"])
+        except UserError:
+            if not self.checkpoints.discard_others:
+                raise
+            self.checkpoints.clear()
+            return False
+        for watcher in self.watchers:
+            if type(watcher).__name__ in state["watchers"]:
+                watcher.load_state_dict(state["watchers"][type(watcher).__name__])
+        self.expected = state["so_far"]["last_batch"]
+        for name, value in (state["so_far"] | {"last_batch": None}).items():
+            setattr(self.so_far, name, value)
+        self.before, self.at_start, self.at_checkpoint = state["seconds"], state["at_start"], state["random"]
+        set_random_states(self.loaders, self.at_checkpoint)
+        if state["cuda"] and torch.cuda.is_initialized():
+            torch.cuda.set_rng_state_all(state["cuda"])
+        return True
+
+    def check(self, theirs: dict[str, Any]) -> None:
+        """Refuse to go on with another run than the one that was saved."""
+        mine, theirs = flattened(self.terms), flattened(theirs)
+        unlike = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
+        if unlike:
+            found = ", ".join(f"{name}: {theirs.get(name)} there, {mine.get(name)} here" for name in unlike[:SHOWN])
+            assert self.checkpoints is not None
+            folder = self.checkpoints.folder
+            raise DataError(f"{folder} holds checkpoints of another run ({found}); choose another folder or remove it")
+
+
+def flattened(terms: dict[str, Any]) -> dict[str, Any]:
+    inner = {name: value for part in terms.values() if isinstance(part, dict) for name, value in part.items()}
+    return inner | {name: value for name, value in terms.items() if not isinstance(value, dict)}
+
+
+def stream_terms(stream: Stream, steps: Sequence[int]) -> dict[str, Any]:
+    """What two runs on the same data share, and how many batches it makes."""
+    return {
+        "stream": stream.name,
+        "source": stream.source,
+        "classes": [list(classes) for classes in stream.task_classes],
+        "steps": list(steps),
+    }
+
+
+def digest(task: Task, x: Tensor, y: Tensor) -> str:
+    """Of a batch; of a loader's only the labels, since its transforms may be drawn anew each time."""
+    parts = (y,) if isinstance(task, LoaderTask) else (x, y)
+    return hashlib.sha256(b"".join(part.detach().cpu().numpy().tobytes() for part in parts)).hexdigest()
