@@ -91,7 +91,7 @@ def test_a_job_has_a_place_of_its_own():
 def test_files_next_to_the_record():
     job = tiny("samc", preset="paper", autoencoder_steps=1)
     end = learn(replace(job, keep_memory=True, pictures=True, diagnose=True), None, CPU)
-    assert set(end.files) == {"memory.samc", "pictures.npz"}
+    assert set(end.files) == {"memory.samc", "learner.safetensors", "pictures.npz"}
     assert end.record.diagnosis is not None
     assert without_seconds(replace(end.record, diagnosis=None)) == without_seconds(learn(job, None, CPU).record)
 
