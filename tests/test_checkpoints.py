@@ -335,6 +335,20 @@ def test_a_checkpoint_that_cannot_be_written_leaves_those_before_it_and_the_run_
     }
 
 
+class Odd(samc.Finetune):
+    """Keeps something that no file holds."""
+
+    def state_dict(self):
+        return super().state_dict() | {"odd": {1, 2}}
+
+
+def test_a_method_that_cannot_be_saved_still_ends_with_its_record(tmp_path):
+    with pytest.warns(UserWarning, match=r"no learner is left in .*; \.state\.odd is a set"):
+        record = run(toy(), Odd(6, SHAPE, backbone="mlp"), batch_size=5, folder=tmp_path, checkpoint_every="1")
+    assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
+    assert samc.RunRecord.load(tmp_path) == record
+
+
 def test_what_a_killed_process_was_writing_is_removed(crashed):
     folder, record, go_on = crashed
     (folder / ".checkpoint-000007.safetensors-0123456789abcdef").write_bytes(b"half of it")

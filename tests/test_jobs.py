@@ -25,7 +25,8 @@ from samc.experiments.jobs import Job, Outcome, defaults_of, learn, make_job
 from samc.experiments.local import InProcess, LocalProcesses, pickled_end
 from samc.experiments.perform import Listener, perform
 from samc.experiments.pictures import PICTURES
-from samc.experiments.record_store import CLAIM, RecordStore, is_of_job
+from samc.experiments.record_store import RecordStore, is_of_job
+from samc.files import CLAIM
 from samc.learners.rehearsal import MemorySettings
 from samc.learners.samc import SAMC
 from samc.memory import EpisodicMemory
