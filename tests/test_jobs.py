@@ -25,7 +25,8 @@ from samc.experiments.jobs import Job, Outcome, defaults_of, learn, make_job
 from samc.experiments.local import InProcess, LocalProcesses, pickled_end
 from samc.experiments.perform import Listener, perform
 from samc.experiments.pictures import PICTURES
-from samc.experiments.record_store import CLAIM, RecordStore, is_of_job
+from samc.experiments.record_store import RecordStore, is_of_job
+from samc.files import CLAIM
 from samc.learners.rehearsal import MemorySettings
 from samc.learners.samc import SAMC
 from samc.memory import EpisodicMemory
@@ -91,7 +92,7 @@ def test_a_job_has_a_place_of_its_own():
 def test_files_next_to_the_record():
     job = tiny("samc", preset="paper", autoencoder_steps=1)
     end = learn(replace(job, keep_memory=True, pictures=True, diagnose=True), None, CPU)
-    assert set(end.files) == {"memory.samc", "pictures.npz"}
+    assert set(end.files) == {"memory.samc", "learner.safetensors", "pictures.npz"}
     assert end.record.diagnosis is not None
     assert without_seconds(replace(end.record, diagnosis=None)) == without_seconds(learn(job, None, CPU).record)
 

@@ -113,7 +113,7 @@ def test_the_record_has_all_its_keys_and_survives_the_disk(tmp_path):
     record = small_run()
     path = record.save(tmp_path)
     content = json.loads(path.read_text())
-    assert set(content) == KEYS
+    assert set(content) - {"notes"} == KEYS  # on what was learnt no better than by chance, where there is such
     memory_keys = {"budget_bytes", "bytes", "bytes_by_part", "images_per_task", "accounting", "working_set_bytes"}
     assert memory_keys <= set(content["memory"])
     assert len(content["accuracy_matrix"]) == 4
@@ -185,12 +185,12 @@ def test_a_record_that_lacks_what_tables_need_is_refused(part, name, tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("acc", None, "a figure is no number"),
-        ("bwt", "much", "a figure is no number"),
-        ("accuracy_matrix", None, "accuracy_matrix is no list of rows"),
+        ("acc", None, "acc is None instead of a fraction from 0 to 1"),
+        ("bwt", "much", "bwt is 'much' instead of a number from -1 to 1"),
+        ("accuracy_matrix", None, "accuracy_matrix is None instead of rows"),
         ("accuracy_matrix", [[0.5], [0.5], [0.5]], "accuracy_matrix has not a row for each task"),
-        ("accuracy_matrix", [["much"], [0.5]], "a figure is no number"),
-        ("first_task_curve", 1, "first_task_curve or images_per_task is no list"),
+        ("accuracy_matrix", [["much"], [0.5]], "instead of rows of as many fractions from 0 to 1"),
+        ("first_task_curve", 1, "first_task_curve is 1 instead of a list of fractions"),
         ("device", None, "device holds no names and values"),
         ("device", {}, "device has no name"),
     ],

@@ -131,8 +131,7 @@ def test_without_a_place_the_folder_is_named_by_the_seeds(samc, tmp_path):
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name.startswith("tiny-finetune-seeds1-2-")
     assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*.*")) == [
-        "seed1/record.json",
-        "seed2/record.json",
+        f"seed{seed}/{name}" for seed in (1, 2) for name in ("learner.safetensors", "record.json")
     ]
     code, out, _ = samc("report", "runs", "--markdown")
     assert code == 0

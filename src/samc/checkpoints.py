@@ -70,8 +70,9 @@ class Checkpoints:
             save_state(path, KIND, state, replace=True)
             for old in earlier[: len(earlier) + 1 - KEPT]:
                 old.unlink(missing_ok=True)
-        except OSError as error:
-            self.notes.append(f"no checkpoint could be written to {self.folder} ({error.strerror}); the run went on")
+        except (OSError, TypeError) as error:  # a full disk, or a method whose state is of things that no file holds
+            why = getattr(error, "strerror", None) or error
+            self.notes.append(f"no checkpoint could be written to {self.folder} ({why}); the run went on")
         self.saved_at, self.since = time.perf_counter(), 0
         self.took = self.saved_at - began
         return path.exists()

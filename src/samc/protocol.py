@@ -1,5 +1,6 @@
 """The one training loop: every task once, in order, with a test on all tasks before the first and after each."""
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -73,7 +74,10 @@ def run(
         if hasattr(learner, "memory"):
             learner.memory.save(folder / MEMORY, replace=True)
         if hasattr(learner, "save"):
-            learner.save(folder / LEARNER, replace=True)
+            try:
+                learner.save(folder / LEARNER, replace=True)
+            except TypeError as error:  # a method of somebody's own: its record is not lost for that
+                warnings.warn(f"no learner is left in {folder}: {error}", stacklevel=2)
         record.save(folder)  # last: where there is a record, there is all of it
     checkpoints.clear()
     return record

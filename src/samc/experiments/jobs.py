@@ -122,6 +122,7 @@ def learn(
         checkpoints=checkpoints,
     )
     files = {}
+    notes: tuple[str, ...] = () if learner.engine.program else (f"network: {learner.engine.way}",)
     if diagnosis:
         record = replace(record, diagnosis=diagnosis.report())
     if collector:
@@ -130,9 +131,11 @@ def learn(
         with tempfile.TemporaryDirectory() as folder:
             if has_memory(config):
                 learner.memory.save(Path(folder) / MEMORY)  # type: ignore[attr-defined]
-            learner.save(Path(folder) / LEARNER)
+            try:
+                learner.save(Path(folder) / LEARNER)
+            except TypeError as error:  # a method of somebody's own: its record is not lost for that
+                notes = (*notes, f"no learner is left: {error}")
             files |= {path.name: path.read_bytes() for path in Path(folder).iterdir()}
-    notes = [] if learner.engine.program else [f"network: {learner.engine.way}"]
     saving = dict.fromkeys(checkpoints.notes if checkpoints else ())
     return Outcome(record, files, (*notes, *saving, *(record.notes or ())))
 
