@@ -31,7 +31,7 @@ VERSION = 1
 MAX_SIDE = 4096
 FREE_PIXELS = 2**27
 # fewer than these the images of any file may have together, however few bytes it has
-MAX_PIXELS_PER_BYTE = 64
+MAX_PIXELS_PER_BYTE = 32
 # that one byte of a larger file may stand for: a few bytes from a stranger must not keep a machine busy for hours
 MAX_TASKS = 10_000
 MAX_NUMBER = 2**53
