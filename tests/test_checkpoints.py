@@ -374,7 +374,7 @@ def test_saving_waits_a_hundred_times_as_long_as_it_takes(tmp_path, monkeypatch)
     assert subject.due()
     assert subject.affordable()
     monkeypatch.setattr(checkpoints_module, "save_state", lambda *_, **__: now.__setitem__(0, now[0] + 0.5))
-    subject.save({})
+    subject.save(dict)
     assert (subject.took, now[0]) == (0.5, 4.5)
     for moment, due in ((7.0, False), (54.0, False), (54.6, True)):
         now[0] = moment
@@ -385,7 +385,7 @@ def test_by_default_saving_takes_under_a_hundredth_of_a_run(tmp_path):
     assert EVERY == "60s"
     subject, pause = Checkpoints(tmp_path), 0.0
     for _ in range(3):
-        subject.save({"x": torch.zeros(10**6)})
+        subject.save(lambda: {"x": torch.zeros(10**6)})
         pause = max(60, 100 * subject.took)
         subject.saved_at -= pause - 1
         assert not subject.due()

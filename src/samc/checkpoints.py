@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,13 +62,13 @@ class Checkpoints:
         """Whether one that nobody asked for, such as at a task's end, would leave saving under its share of time."""
         return self.steps is not None or time.perf_counter() - self.saved_at >= LEAST_PAUSE * self.took
 
-    def save(self, state: dict[str, Any]) -> bool:
+    def save(self, make_state: Callable[[], dict[str, Any]]) -> bool:
         """Write one more and drop the oldest; returns whether it could be written. If not, the others stay."""
         began, earlier = time.perf_counter(), self.paths
         number = int(earlier[-1].stem.rpartition("-")[2]) + 1 if earlier else 1
         path = self.folder / NAME.format(number)
         try:
-            save_state(path, KIND, state, replace=True)
+            save_state(path, KIND, make_state(), replace=True)
             for old in earlier[: len(earlier) + 1 - KEPT]:
                 old.unlink(missing_ok=True)
         except (OSError, TypeError) as error:  # a full disk, or a method whose state is of things that no file holds

@@ -136,7 +136,7 @@ class Going:
     def save(self) -> bool:
         assert self.checkpoints is not None
         with self.clock.on_host("checkpoints"):
-            return self.checkpoints.save(self.state_dict())
+            return self.checkpoints.save(self.state_dict)
 
     def seconds(self) -> dict[str, float]:
         """By phase, and in total, of everything before the last checkpoint too."""

@@ -24,7 +24,8 @@ ON_A_GPU = 8
 # jobs at once: a small network leaves most of a GPU idle, and eight of the largest fit into its memory
 TRIES = 2
 # how often a job is started whose process dies, before it is given up
-CLOSING_SECONDS = 5.0
+CLOSING_SECONDS = 20.0
+# that a process has to end in, and to save what it was learning
 
 
 def threads_each(at_once: int) -> int:
