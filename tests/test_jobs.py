@@ -498,3 +498,12 @@ def test_a_record_in_the_store_is_whole(tmp_path, outcome):
     assert store.find(tiny()) is None
     store.keep(tiny(), outcome)
     assert json.loads((place / "record.json").read_text())["acc"] == outcome.record.acc
+
+
+@pytest.mark.slow
+def test_a_finished_run_needs_no_room_for_temporary_files(monkeypatch, tmp_path):
+    """A full or missing $TMPDIR once cost a finished run its record."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    job = make_job({"model": "er", "n_tasks": 1, "samples_per_task": 10, "lr": 0.01})
+    outcome = learn(replace(job, keep_memory=True), None, torch.device("cpu"))
+    assert set(outcome.files) == {"memory.samc", "learner.safetensors"}

@@ -144,14 +144,20 @@ class Unpacking:
 
 def save_state(path: Path, kind: str, state: Any, *, replace: bool) -> int:
     """Write a state, whole or not at all; returns how many bytes that took."""
+    content = file_of(kind, state)
+    write_whole(path, content, replace=replace)
+    return len(content)
+
+
+def file_of(kind: str, state: Any) -> bytearray:
+    """What a state's file holds."""
     structure, tensors = pack(state)
     fields = {"sha256": NO_DIGEST.decode(), "kind": kind, "format": FORMAT, "samc": VERSION, "state": structure}
     text = json.dumps(fields, separators=(",", ":"), allow_nan=False)
     content = bytearray(save(tensors, {KEY: text}))
     place = content.index(DIGEST) + len(DIGEST)
     content[place : place + len(NO_DIGEST)] = hashlib.sha256(content).hexdigest().encode()
-    write_whole(path, content, replace=replace)
-    return len(content)
+    return content
 
 
 def load_state(path: Path, kind: str) -> tuple[Any, str]:

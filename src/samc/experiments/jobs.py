@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +15,9 @@ from samc.experiments.diagnosis import Diagnosis
 from samc.experiments.pictures import PICTURES, PictureCollector
 from samc.learners import build, configure, method
 from samc.learners.saving import FILE as LEARNER
+from samc.learners.saving import learner_file
 from samc.memory.file import FILE as MEMORY
+from samc.memory.file import file_of
 from samc.protocol import Watcher, learn_stream
 from samc.record import RunRecord
 from samc.streams import open_stream
@@ -128,14 +129,12 @@ def learn(
     if collector:
         files[PICTURES] = collector.pack()
     if job.keep_memory:
-        with tempfile.TemporaryDirectory() as folder:
-            if has_memory(config):
-                learner.memory.save(Path(folder) / MEMORY)  # type: ignore[attr-defined]
-            try:
-                learner.save(Path(folder) / LEARNER)
-            except TypeError as error:  # a method of somebody's own: its record is not lost for that
-                notes = (*notes, f"no learner is left: {error}")
-            files |= {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+        if has_memory(config):
+            files[MEMORY] = file_of(learner.memory)  # type: ignore[attr-defined]
+        try:
+            files[LEARNER] = learner_file(learner)
+        except TypeError as error:  # a method of somebody's own: its record is not lost for that
+            notes = (*notes, f"no learner is left: {error}")
     saving = dict.fromkeys(checkpoints.notes if checkpoints else ())
     return Outcome(record, files, (*notes, *saving, *(record.notes or ())))
 

@@ -7,15 +7,15 @@ from torch import nn
 
 from samc.errors import ConfigError, OutputError
 from samc.models.backbones import BACKBONES, TIMM
-from samc.state import load_state, save_state
+from samc.state import file_of, load_state, save_state
 
 FILE = "learner.safetensors"
 # its name in the folder of a run
 KIND = "learner"
 
 
-def save_learner(learner: Any, path: Path, *, replace: bool) -> Path:
-    content = {
+def content_of(learner: Any) -> dict[str, Any]:
+    return {
         "method": type(learner).__name__,
         "settings": learner.settings.as_dict(),
         "own_network": learner.own_network,
@@ -26,8 +26,16 @@ def save_learner(learner: Any, path: Path, *, replace: bool) -> Path:
         "seed": learner.seed,
         "state": learner.state_dict(),
     }
+
+
+def learner_file(learner: Any) -> bytes:
+    """What `save_learner` would write."""
+    return bytes(file_of(KIND, content_of(learner)))
+
+
+def save_learner(learner: Any, path: Path, *, replace: bool) -> Path:
     try:
-        save_state(path, KIND, content, replace=replace)
+        save_state(path, KIND, content_of(learner), replace=replace)
     except FileExistsError:
         raise OutputError(f"{path} is there already; choose another name, or say replace=True") from None
     except OSError as error:

@@ -41,11 +41,15 @@ class Container:
         return len(self.header)
 
 
-def write(path: Path, tensors: dict[str, np.ndarray], text: str, *, replace: bool) -> None:
-    """Completely or not at all; an existing file is replaced only if asked."""
+def packed(tensors: dict[str, np.ndarray], text: str) -> bytes:
     content = save(tensors, {KEY: text})
     if int.from_bytes(content[:LENGTH_BYTES], "little") > MAX_HEADER_BYTES:
-        raise OutputError(f"cannot write {path}: so many tasks do not fit into one file's header; keep fewer tasks")
+        raise OutputError("cannot write a memory: so many tasks do not fit into one file's header; keep fewer tasks")
+    return content
+
+
+def write(path: Path, content: bytes, *, replace: bool) -> None:
+    """Completely or not at all; an existing file is replaced only if asked."""
     try:
         write_whole(path, content, replace=replace)
     except FileExistsError:

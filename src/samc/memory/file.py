@@ -21,7 +21,7 @@ from samc.errors import OutputError
 from samc.memory.budget import Accounting, Budget
 from samc.memory.buffer import NOTE_LENGTH, EpisodicMemory, StoredImage, TaskMemory, note_lengths
 from samc.memory.codecs import parse_codec
-from samc.memory.container import Container, compact_json, container_bytes, damaged_file, read, write
+from samc.memory.container import Container, compact_json, container_bytes, damaged_file, packed, read, write
 
 __all__ = ["FILE", "container_bytes", "load", "save"]
 
@@ -43,11 +43,15 @@ NAME = re.compile("[a-z]{1,20}")
 
 
 def save(memory: EpisodicMemory, path: str | Path, *, replace: bool = False) -> Path:
-    """Write a memory; the file is as large as its container and `memory.nbytes` together.
+    """Write a memory; the file is as large as its container and `memory.nbytes` together."""
+    path = Path(path)
+    write(path, file_of(memory), replace=replace)
+    return path
 
-    The generator of a reservoir belongs to the learner and is not kept.
-    """
-    path, images = Path(path), [image for held in memory.by_task.values() for image in held.images]
+
+def file_of(memory: EpisodicMemory) -> bytes:
+    """What a memory's file holds. The generator of a reservoir belongs to the learner and is not kept."""
+    images = [image for held in memory.by_task.values() for image in held.images]
     tensors = {
         "blobs": np.frombuffer(b"".join(image.blob for image in images), np.uint8),
         "labels": np.frombuffer(b"".join(image.label for image in images), memory.label_type),
@@ -69,10 +73,9 @@ def save(memory: EpisodicMemory, path: str | Path, *, replace: bool = False) -> 
     if memory.note is not None:
         fields[NOTE] = memory.note
     if too_many_pixels(fields, memory.nbytes):
-        raise OutputError(f"cannot write {path}: its images keep too little of what they are; use smaller images")
+        raise OutputError("cannot write a memory: its images keep too little of what they are; use smaller images")
     text = compact_json(fields | {"checksum": checksum(fields, tensors)}, sort_keys=True)
-    write(path, tensors, text, replace=replace)
-    return path
+    return packed(tensors, text)
 
 
 def load(path: str | Path) -> EpisodicMemory:
