@@ -69,13 +69,13 @@ def test_the_error_on_held_out_images_falls(side):
     """Of copies of the same two, so that a few steps are enough."""
     told = []
     images = waves(2, side).repeat(30, 1, 1, 1)
-    learnt = pretrain(images, steps=80, batch_size=16, enlarged=0, every=20, tell=lambda *found: told.append(found))
+    learnt = pretrain(images, steps=200, batch_size=16, enlarged=0, every=50, tell=lambda *found: told.append(found))
     steps, errors = zip(*told, strict=True)
-    assert steps == (20, 40, 60, 80)
+    assert steps == (50, 100, 150, 200)
     assert min(errors) < 0.7 * errors[0]
     assert learnt.error == min(errors)
     assert learnt.best_step == steps[errors.index(learnt.error)]
-    assert (learnt.steps, learnt.held_out) == (80, 6)
+    assert (learnt.steps, learnt.held_out) == (200, 6)
     assert not learnt.autoencoder.training
     assert not learnt.autoencoder.residual
 
@@ -116,12 +116,26 @@ def test_it_goes_on_while_it_improves_and_the_last_step_is_judged_too(monkeypatc
     assert (learnt.steps, learnt.best_step) == (9, 9)
 
 
-def test_the_step_size_is_halved_after_every_second_judgement_in_vain(monkeypatch):
+def test_the_step_size_is_halved_after_some_judgements_in_vain_and_again_after_as_many(monkeypatch):
+    monkeypatch.setattr(pretraining, "HALVE", 2)
     judged_as(monkeypatch, [0.5, 0.6, 0.6, 0.4, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6])
     sizes, step = [], torch.optim.Adam.step
     monkeypatch.setattr(torch.optim.Adam, "step", lambda self: sizes.append(self.param_groups[0]["lr"]) or step(self))
     assert pretrain(waves(20), steps=100, patience=6, batch_size=4, every=1, lr=0.08).steps == 10
     assert sizes == pytest.approx([0.08] * 3 + [0.04] * 3 + [0.02] * 2 + [0.01] * 2)
+
+
+def test_what_is_returned_is_an_average_of_the_weights(monkeypatch):
+    after, step = [], torch.optim.Adam.step
+
+    def spy(self):
+        step(self)
+        after.append([value.clone() for value in self.param_groups[0]["params"]])
+
+    monkeypatch.setattr(torch.optim.Adam, "step", spy)
+    learnt = pretrain(waves(20), steps=2, batch_size=4)
+    for value, first, second in zip(learnt.autoencoder.parameters(), *after, strict=True):
+        assert torch.allclose(value, 0.99 * first + 0.01 * second)
 
 
 def test_held_out_images_are_never_trained_on(monkeypatch):
@@ -375,7 +389,7 @@ def test_the_command_writes_a_file_that_other_streams_take(command, tmp_path):
     assert "of step 2 of 2 (as many as were asked for); mean squared error on dropped pixels of 1 held-out" in printed
     with safe_open(out, "pt") as file:
         origin = json.loads(file.metadata()["pretrained"])
-    counts = {"images": 16, "held_out": 1, "most_steps": 2, "steps": 2, "best_step": 2, "patience": 6, "seed": 0}
+    counts = {"images": 16, "held_out": 1, "most_steps": 2, "steps": 2, "best_step": 2, "patience": 12, "seed": 0}
     assert {name: origin[name] for name in counts} == counts
     assert origin["dataset"] == "npz:own.npz"
     assert 0 < origin["error"] < 1
