@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from samc.checkpoints import EVERY, Checkpoints
 from samc.errors import ConfigError, DataError, OutputError
 from samc.experiments.diagnosis import Diagnosis
 from samc.experiments.jobs import learn, make_job
-from samc.experiments.local import InProcess
+from samc.experiments.local import InProcess, LocalProcesses
 from samc.experiments.perform import Listener, perform
 from samc.experiments.pictures import PictureCollector
 from samc.experiments.record_store import RecordStore
@@ -436,6 +437,30 @@ def test_a_table_goes_on_inside_a_run(tmp_path, monkeypatch):
     assert but_for_seconds(store.find(job)) == but_for_seconds(learn(job, None, torch.device("cpu")).record)
 
 
+@pytest.mark.slow
+def test_processes_side_by_side_save_when_they_are_told_to_end(tmp_path):
+    """An interrupt ends the first process, which tells the others; nothing else would have saved so soon."""
+    given = {"model": "er", "backbone": "mlp", "n_tasks": 2, "preset": "none"}
+    jobs, told = [make_job({**given, "seed": seed}) for seed in (0, 1)], []
+    places = {job: tmp_path / str(job.config.seed) for job in jobs}
+    for path in places.values():
+        path.mkdir()
+
+    def interrupt(job, fields):
+        told.append(job if "step" in fields.get("status", "") else None)
+        if set(jobs) <= set(told):
+            raise KeyboardInterrupt
+
+    executor = LocalProcesses(2, "cpu", threads=1, place=lambda job: Checkpoints(places[job]))
+    with pytest.raises(KeyboardInterrupt):
+        list(executor.run(jobs, interrupt))
+    for job in jobs:
+        assert len(Checkpoints(places[job]).paths) == 1
+        resumed = learn(job, None, torch.device("cpu"), (), Checkpoints(places[job])).record
+        assert resumed.seconds["total"] > resumed.seconds["checkpoints"] > 0
+        assert but_for_seconds(resumed) == but_for_seconds(learn(job, None, torch.device("cpu")).record)
+
+
 # -- the command line, in processes of their own
 
 SETTINGS = ("--model", "samc", "--dataset", "npz:tiny.npz", "--n-tasks", "3", "--backbone", "mlp", "--device", "cpu")
@@ -568,6 +593,28 @@ def test_several_seeds_go_on_with_the_same_command(samc_here, place, monkeypatch
     code, out, _ = samc_here(*how, "seeds")
     assert (code, "seed 0, 1, 2: there already" in out) == (0, True)
     assert samc_here("run", "--resume", "seeds")[0] == 2
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_at_the_end_costs_nothing(samc_here, place, monkeypatch):
+    write = files.write_through
+
+    def no_learner(path, content):
+        if path.parent == Path("full") and "learner" in path.name:
+            full()
+        write(path, content)
+
+    monkeypatch.setattr(files, "write_through", no_learner)
+    code, out, err = samc_here("run", *QUICK, "--out", "full")
+    assert code == 2
+    assert err.startswith("samc: cannot write full/learner.safetensors: No space left on device; free some space and ")
+    assert err.endswith("go on with: samc run --resume full\n")
+    assert "ACC %" in out  # the figures still come to the screen
+    assert not (place / "full" / "record.json").exists()
+    monkeypatch.undo()
+    monkeypatch.chdir(place)
+    assert samc_here("run", "--resume", "full")[0] == 0
+    assert left(place / "full") == left(place / "whole")
 
 
 def test_what_cannot_be_gone_on_with(samc_here, place, monkeypatch):
