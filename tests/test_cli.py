@@ -117,7 +117,11 @@ def test_a_run_writes_a_record_and_shows_a_table(samc, tmp_path):
     code, out, err = samc("run", "--model", "samc", "--dataset", "split-synthetic", "--seed", 3, "--out", "here", *cut)
     assert (code, err) == (0, "")
     record = json.loads((tmp_path / "here" / "record.json").read_text())
-    assert sorted(path.name for path in (tmp_path / "here").iterdir()) == ["memory.samc", "record.json"]
+    assert sorted(path.name for path in (tmp_path / "here").iterdir()) == [
+        "learner.safetensors",
+        "memory.samc",
+        "record.json",
+    ]
     assert samc_memory(tmp_path / "here" / "memory.samc").nbytes == record["memory"]["memory_bytes"]
     assert record["config"]["seed"] == 3
     assert record["config"]["lr"] == 0.02
