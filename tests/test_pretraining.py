@@ -179,9 +179,26 @@ def test_the_same_seed_makes_the_same_weights():
     assert not same(first, other)
 
 
-def test_a_step_size_beyond_all_bounds_is_refused():
+def test_without_patience_all_steps_are_made_on_all_images_and_the_step_size_rises_and_falls(monkeypatch):
+    sizes, told, step = [], [], torch.optim.Adam.step
+    monkeypatch.setattr(torch.optim.Adam, "step", lambda self: sizes.append(self.param_groups[0]["lr"]) or step(self))
+    monkeypatch.setattr(pretraining, "held_out_error", None)
+    how = {"steps": 20, "patience": 0, "batch_size": 4, "lr": 0.08, "every": 10}
+    learnt = pretrain(waves(20), **how, tell=lambda *found: told.append(found))
+    assert (learnt.steps, learnt.best_step, learnt.held_out) == (20, 20, 0)
+    assert told[-1] == (20, learnt.error)
+    peak = sizes.index(max(sizes))
+    assert max(sizes) == pytest.approx(0.08, rel=0.05)
+    assert sizes[: peak + 1] == sorted(sizes[: peak + 1])
+    assert sizes[peak:] == sorted(sizes[peak:], reverse=True)
+    assert 0 < peak < 19
+    assert not learnt.autoencoder.training
+
+
+@pytest.mark.parametrize("patience", [0, 1])
+def test_a_step_size_beyond_all_bounds_is_refused(patience):
     with pytest.raises(ConfigError, match="an error of nan with an lr of 1e\\+30; take a smaller one"):
-        pretrain(waves(20), steps=3, batch_size=4, lr=1e30)
+        pretrain(waves(20), steps=3, patience=patience, batch_size=4, lr=1e30)
 
 
 def test_a_file_holds_the_weights_and_where_they_come_from(tmp_path):
@@ -197,7 +214,7 @@ def test_a_file_holds_the_weights_and_where_they_come_from(tmp_path):
     assert origin["versions"]["samc"] == samc.__version__
 
 
-@pytest.mark.parametrize("wrong", [{"steps": 0}, {"patience": 0}, {"batch_size": 1}, {"lr": 0.0}])
+@pytest.mark.parametrize("wrong", [{"steps": 0}, {"patience": -1}, {"batch_size": 1}, {"lr": 0.0}])
 def test_pretraining_on_nothing_is_refused(wrong):
     with pytest.raises(ConfigError, match="pretraining takes"):
         pretrain(waves(4), **wrong)
@@ -386,7 +403,7 @@ def test_the_command_writes_a_file_that_other_streams_take(command, tmp_path):
     arguments = ("pretrain", "--images", f"npz:{tmp_path / 'own.npz'}", "--steps", 2, "--batch-size", 4, "--out", out)
     code, printed, complaint = command(*arguments)
     assert code == 0, complaint
-    assert "of step 2 of 2 (as many as were asked for); mean squared error on dropped pixels of 1 held-out" in printed
+    assert "of step 2 of 2 (as many as were asked for); mean squared error on dropped pixels of held-out" in printed
     with safe_open(out, "pt") as file:
         origin = json.loads(file.metadata()["pretrained"])
     counts = {"images": 16, "held_out": 1, "most_steps": 2, "steps": 2, "best_step": 2, "patience": 12, "seed": 0}

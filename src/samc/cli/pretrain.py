@@ -24,7 +24,12 @@ def pretrain(
     ],
     steps: Annotated[int, typer.Option(min=1, help="the most steps of Adam, if it improves all the time")] = STEPS,
     patience: Annotated[
-        int, typer.Option(min=1, help=f"it ends after so many times {EVERY} steps in which it has not improved")
+        int,
+        typer.Option(
+            min=0,
+            help=f"it ends after so many times {EVERY} steps in which it has not improved; 0: it makes all --steps, "
+            "with a step size that rises to --lr and falls again, and holds no image out",
+        ),
     ] = PATIENCE,
     batch_size: Annotated[int, typer.Option(min=4, help="images per step")] = BATCH,
     lr: Annotated[float, typer.Option(help="the first step size; it is halved when it no longer helps")] = LR,
@@ -58,12 +63,13 @@ def pretrain(
     where = choose(device)
     stream = open_stream(images, data_dir=data_dir)
     pictures = training_images(stream)
+    judged = "held-out images" if patience else "images that were learnt from"
     console = Console(markup=False, highlight=False)
     with live_progress(console) as progress:
         move = add_bar(progress, f"autoencoder on {stream.name}")
 
         def tell(step: int, error: float) -> None:
-            move(completed=step / steps, status=f"error on held-out images {error:.4f}")
+            move(completed=step / steps, status=f"error on {judged} {error:.4f}")
 
         how: dict[str, Any] = {"patience": patience, "batch_size": batch_size, "lr": lr, "enlarged": enlarged}
         learnt = learn(pictures, steps=steps, **how, seed=seed, device=where, tell=tell)
@@ -78,6 +84,6 @@ def pretrain(
     ended = "it no longer improved" if learnt.steps < steps else "as many as were asked for"
     console.print(
         f"weights: {out}, {len(content):,} bytes, of step {learnt.best_step:,} of {learnt.steps:,} ({ended}); mean "
-        f"squared error on dropped pixels of {learnt.held_out:,} held-out images {learnt.error:.4f}",
+        f"squared error on dropped pixels of {judged} {learnt.error:.4f}",
         soft_wrap=True,
     )

@@ -4,6 +4,7 @@ import copy
 import json
 import math
 from collections.abc import Callable
+from statistics import fmean as mean
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +55,7 @@ class Pretrained(NamedTuple):
 
     autoencoder: InpaintingAutoencoder
     error: float
-    # mean square on dropped pixels of held-out images
+    # mean square on dropped pixels of held-out images, or of the last that it learnt from where none is held out
     best_step: int
     steps: int
     # that were made
@@ -86,25 +87,22 @@ def pretrain(
 ) -> Pretrained:
     """Learn to paint images whole until held-out ones gain no more, and return the weights that did best on those.
 
-    `tell` hears the steps so far and the error on held-out images, every so many steps.
+    `tell` hears the steps so far and the error on held-out images, every so many steps. Without patience nothing is
+    held out: all steps are made, with a step size that rises to `lr` and falls again, and `tell` hears the error on the
+    images that were learnt from. The package's weights were made like that.
     """
-    if min(steps, patience, every) < 1 or batch_size < SHARE or not 0 < lr < math.inf:
-        wanted = f"at least 1 step of {SHARE} images, a patience of at least 1, and an lr above 0"
+    if min(steps, every) < 1 or patience < 0 or batch_size < SHARE or not 0 < lr < math.inf:
+        wanted = f"at least 1 step of {SHARE} images, a patience of at least 0, and an lr above 0"
         raise ConfigError(f"pretraining takes {wanted}; got {steps} of {batch_size}, {patience} and {lr}")
     if len(images) < 2:
         raise DataError(f"pretraining takes at least 2 images, one of them to be held out; got {len(images)}")
     random = np.random.default_rng(seed)
-    order = torch.from_numpy(random.permutation(len(images)))
-    held_out, rows = order.tensor_split([max(1, len(images) // HELD_OUT)])
-    enlarged = enlarged if enlarged > max(images.shape[2:]) else 0
-    judged = held_out_batches(images[held_out], batch_size, enlarged, random)
     autoencoder = InpaintingAutoencoder(images.shape[1], seed=seed).to(device)
     optimiser = torch.optim.Adam(autoencoder.parameters(), lr)
-    averaged = AveragedModel(autoencoder, multi_avg_fn=get_ema_multi_avg_fn(AVERAGE), use_buffers=True)
-    average = averaged.module
-    assert isinstance(average, InpaintingAutoencoder)
-    best, idle, mark = None, 0, math.inf
-    for step in range(1, steps + 1):
+    enlarged = enlarged if enlarged > max(images.shape[2:]) else 0
+
+    def train(step: int, rows: Tensor) -> float:
+        """One step on some of the rows' images; returns the error before it."""
         large = enlarged > 0 and step % 2 == 0
         some = rows[torch.from_numpy(random.integers(len(rows), size=batch_size // SHARE if large else batch_size))]
         batch = images[some].flip(3) if random.random() < 0.5 else images[some]
@@ -112,6 +110,27 @@ def pretrain(
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
+        return float(loss.detach())
+
+    if not patience:
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, lr, total_steps=steps)
+        errors: list[float] = []
+        for step in range(1, steps + 1):
+            errors.append(train(step, torch.arange(len(images))))
+            schedule.step()
+            if step % every == 0 or step == steps:
+                tell(step, mean(errors[-every:]))
+        return finite(Pretrained(autoencoder.eval(), mean(errors[-every:]), steps, steps, 0), lr)
+
+    order = torch.from_numpy(random.permutation(len(images)))
+    held_out, rows = order.tensor_split([max(1, len(images) // HELD_OUT)])
+    judged = held_out_batches(images[held_out], batch_size, enlarged, random)
+    averaged = AveragedModel(autoencoder, multi_avg_fn=get_ema_multi_avg_fn(AVERAGE), use_buffers=True)
+    average = averaged.module
+    assert isinstance(average, InpaintingAutoencoder)
+    best, idle, mark = None, 0, math.inf
+    for step in range(1, steps + 1):
+        train(step, rows)
         averaged.update_parameters(autoencoder)
         if step % every and step < steps:
             continue
@@ -127,9 +146,13 @@ def pretrain(
             for group in optimiser.param_groups:
                 group["lr"] /= 2
     assert best is not None
-    if not math.isfinite(best.error):
-        raise ConfigError(f"pretraining came to an error of {best.error} with an lr of {lr}; take a smaller one")
-    return best._replace(steps=step)
+    return finite(best._replace(steps=step), lr)
+
+
+def finite(found: Pretrained, lr: float) -> Pretrained:
+    if not math.isfinite(found.error):
+        raise ConfigError(f"pretraining came to an error of {found.error} with an lr of {lr}; take a smaller one")
+    return found
 
 
 def masked(images: UInt8[Tensor, "n c h w"], random: np.random.Generator) -> Masked:
