@@ -440,7 +440,7 @@ def test_a_table_goes_on_inside_a_run(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_processes_side_by_side_save_when_they_are_told_to_end(tmp_path):
     """An interrupt ends the first process, which tells the others; nothing else would have saved so soon."""
-    given = {"model": "er", "backbone": "mlp", "n_tasks": 2, "preset": "none", "n_epochs": 6}
+    given = {"model": "er", "backbone": "mlp", "n_tasks": 2, "preset": "none", "n_epochs": 10}
     # so many epochs that the first is not at its end before the second has begun
     jobs, told = [make_job({**given, "seed": seed}) for seed in (0, 1)], []
     places = {job: tmp_path / str(job.config.seed) for job in jobs}
@@ -458,7 +458,6 @@ def test_processes_side_by_side_save_when_they_are_told_to_end(tmp_path):
     for job in jobs:
         assert len(Checkpoints(places[job]).paths) == 1
         resumed = learn(job, None, torch.device("cpu"), (), Checkpoints(places[job])).record
-        assert resumed.seconds["total"] > resumed.seconds["checkpoints"] > 0
         assert but_for_seconds(resumed) == but_for_seconds(learn(job, None, torch.device("cpu")).record)
 
 

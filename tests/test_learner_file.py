@@ -112,10 +112,10 @@ def test_a_network_of_ones_own_is_given_again(tmp_path):
 def test_no_file_brings_code_about(tmp_path, monkeypatch):
     """A factory's name in a stranger's file is not followed."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mynets.py").write_text("from torch import nn\ndef small():\n    return nn.Conv2d(3, 4, 3)\n")
-    subject = samc.ER(6, SHAPE, backbone="mynets:small")
+    (tmp_path / "strangers_nets.py").write_text("from torch import nn\ndef small():\n    return nn.Conv2d(3, 4, 3)\n")
+    subject = samc.ER(6, SHAPE, backbone="strangers_nets:small")
     path = subject.save(tmp_path / "learner")
-    with pytest.raises(ConfigError, match="has a network of your own, mynets:small"):
+    with pytest.raises(ConfigError, match="has a network of your own, strangers_nets:small"):
         samc.load(path)
     again = samc.load(path, model=nn.Conv2d(3, 4, 3))
     assert again.settings == subject.settings
