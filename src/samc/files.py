@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from samc.errors import ConfigError, DataError
+from samc.errors import ConfigError, DataError, OutputError
 
 
 def open_regular(path: Path, remedy: str = "check the path") -> BinaryIO:
@@ -84,6 +84,16 @@ def write_whole(path: Path, content: bytes | bytearray, *, replace: bool, spare:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_output(path: Path, content: bytes | bytearray, *, replace: bool, taken: str) -> None:
+    """What a user asked for, written whole; where that fails the error says why. `taken` is what to do about a name."""
+    try:
+        write_whole(path, content, replace=replace)
+    except FileExistsError:
+        raise OutputError(f"{path} is there already; {taken}") from None
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}; free some space or choose another place") from None
 
 
 def write_through(path: Path, content: bytes | bytearray) -> None:

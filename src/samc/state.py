@@ -19,7 +19,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from samc.errors import DataError
-from samc.files import write_whole
+from samc.files import open_regular, write_whole
 from samc.version import VERSION
 
 FORMAT = 1
@@ -162,12 +162,8 @@ def file_of(kind: str, state: Any) -> bytearray:
 
 def load_state(path: Path, kind: str) -> tuple[Any, str]:
     """A state of this kind, and the version of samc that wrote it."""
-    if not path.is_file():  # a pipe would keep us waiting
-        raise DataError(f"{path} is not there; give the path of a file that samc has written")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"cannot read {path} ({error.strerror}); check who may read it") from None
+    with open_regular(path, "give the path of a file that samc has written") as file:
+        content = file.read()
     try:
         fields = checked_fields(content)
         if fields["kind"] != kind:

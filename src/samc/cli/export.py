@@ -8,7 +8,6 @@ from rich.console import Console
 
 from samc.errors import ConfigError
 from samc.learners import load
-from samc.learners.exporting import answers_of
 from samc.learners.exporting import export as write
 
 
@@ -34,10 +33,10 @@ def export(
         if path.suffix != suffix:
             raise ConfigError(f"{path} should end in {suffix}")
     console, learner = Console(markup=False, highlight=False), load(run)
-    classes = len(answers_of(learner).columns)
+    logits = sum(map(len, learner.model.heads.task_classes.values()))
     for path, _ in wanted:
         write(learner, path)
         shape = "x".join(map(str, learner.image_shape))
         console.print(
-            f"{path}: {path.stat().st_size:,} bytes; images of {shape} in, {classes} logits out", soft_wrap=True
+            f"{path}: {path.stat().st_size:,} bytes; images of {shape} in, {logits} logits out", soft_wrap=True
         )

@@ -76,17 +76,29 @@ def run(**given: Any) -> None:
 
       samc run --model er --help                            the flags of one method
     """
-    where = {name: given.pop(name) for name in EXTRA}
+    extra = {name: given.pop(name) for name in EXTRA}
+    folder, asked = extra.pop("resume"), Asked(**extra)
     settings = {name: value for name, value in given.items() if value is not None}
-    folder = where.pop("resume")
     if folder is None:
-        execute(settings, **where)
+        execute(settings, asked)
     else:
-        go_on(folder, settings, **where)
+        go_on(folder, settings, asked)
 
 
 as_command(run, EXTRA)  # a setting that is added to a method is a flag at once
 COMMAND_CLASS = GroupedCommand
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The flags of EXTRA but --resume; None where one was not given."""
+
+    seeds: str | None
+    data_dir: Path | None
+    device: str | None
+    out: Path | None
+    diagnose: bool | None
+    checkpoint_every: str | None
 
 
 @dataclass
@@ -120,78 +132,63 @@ class SeedRun:
                 write_whole(self.folder / name, content, replace=True)
             except OSError as error:
                 why = f"cannot write {self.folder / name}: {error.strerror}"
-                again = f"go on with: samc run --resume {self.folder}" if self.checkpoints.paths else "run again"
+                again = f"go on with: {resuming(self.folder)}" if self.checkpoints.paths else "run again"
                 raise OutputError(f"{why}; free some space and {again}") from None
         self.record.save(self.folder)
         self.checkpoints.clear()
         (self.folder / UNFINISHED).unlink(missing_ok=True)
 
 
-def execute(
-    given: dict[str, Any],
-    seeds: str | None,
-    data_dir: Path | None,
-    device: str | None,
-    out: Path | None,
-    diagnose: bool | None,
-    checkpoint_every: str | None,
-) -> None:
+def execute(given: dict[str, Any], asked: Asked) -> None:
     """Names, values and the places for all records are checked first; a seed that fails does not cost the others."""
     console = Console(markup=False, highlight=False)
     config, from_preset = configure(given)
-    if seeds is not None and "seed" in given:
+    if asked.seeds is not None and "seed" in given:
         raise ConfigError("--seed and --seeds exclude each other; give one of them")
-    if seeds is not None and diagnose:
+    if asked.seeds is not None and asked.diagnose:
         raise ConfigError("--diagnose takes one seed; give --seed instead of --seeds")
-    numbers = (config.seed,) if seeds is None else parse_seeds(seeds)
-    where = choose("auto" if device is None else device)
-    named = f"seed{config.seed}" if seeds is None else f"seeds{seeds.replace(' ', '')}"
-    folder = out or Path("runs") / f"{slug(config.dataset)}-{config.model}-{named}-{moment()}"
-    every = checkpoint_every or EVERY
+    numbers = (config.seed,) if asked.seeds is None else parse_seeds(asked.seeds)
+    where = choose("auto" if asked.device is None else asked.device)
+    named = f"seed{config.seed}" if asked.seeds is None else f"seeds{asked.seeds.replace(' ', '')}"
+    folder = asked.out or Path("runs") / f"{slug(config.dataset)}-{config.model}-{named}-{moment()}"
+    every = asked.checkpoint_every or EVERY
     runs = []
     for seed in numbers:
         todo = Unfinished(
-            replace(config, seed=seed), bool(diagnose), data_dir, where.type, torch.get_num_threads(), every
+            replace(config, seed=seed), bool(asked.diagnose), asked.data_dir, where.type, torch.get_num_threads(), every
         )
-        runs.append(SeedRun(todo, folder if seeds is None else folder / f"seed{seed}"))
+        runs.append(SeedRun(todo, folder if asked.seeds is None else folder / f"seed{seed}"))
     for run in runs:
-        if seeds is not None:
+        if asked.seeds is not None:
             take_up(run)
         elif is_unfinished(run.folder):
             raise OutputError(f"{run.folder} holds a run that was interrupted; go on with: {resuming(run.folder)}")
     shown = ", ".join(f"{flag(name)} {value}" for name, value in from_preset.items())
     preset = (f"preset for {config.dataset}: {shown}",) if from_preset else ()
-    learn_runs(console, runs, folder, where, alone=seeds is None, announced=preset)
+    learn_runs(console, runs, folder, where, alone=asked.seeds is None, announced=preset)
 
 
-def go_on(
-    folder: Path,
-    given: dict[str, Any],
-    seeds: str | None,
-    data_dir: Path | None,
-    device: str | None,
-    out: Path | None,
-    diagnose: bool | None,
-    checkpoint_every: str | None,
-) -> None:
+def go_on(folder: Path, given: dict[str, Any], asked: Asked) -> None:
     """The runs in a folder from where they are, by the settings that they were begun with."""
     console = Console(markup=False, highlight=False)
-    if seeds is not None or (out is not None and out != folder):
+    if asked.seeds is not None or (asked.out is not None and asked.out != folder):
         raise ConfigError(f"--resume {folder} has its seeds and its place; leave --seeds and --out out")
     runs = []
     for place in unfinished_folders(folder):
         todo = Unfinished.read(place)
         todo.check(given, place)
-        if diagnose is not None and diagnose != todo.diagnose:
+        if asked.diagnose is not None and asked.diagnose != todo.diagnose:
             raise ConfigError(
                 f"{place} was begun {'with' if todo.diagnose else 'without'} --diagnose; leave it as it was"
             )
-        if device is not None and choose(device).type != todo.device:
+        if asked.device is not None and choose(asked.device).type != todo.device:
             raise ConfigError(
                 f"{place} was begun on {todo.device}, where others may compute otherwise; leave --device out"
             )
         todo = replace(
-            todo, data_dir=data_dir or todo.data_dir, checkpoint_every=checkpoint_every or todo.checkpoint_every
+            todo,
+            data_dir=asked.data_dir or todo.data_dir,
+            checkpoint_every=asked.checkpoint_every or todo.checkpoint_every,
         )
         runs.append(SeedRun(todo, place))
     where, alone = choose(runs[0].todo.device), runs[0].folder == folder

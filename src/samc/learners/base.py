@@ -2,10 +2,8 @@
 
 import copy
 import inspect
-import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -17,9 +15,11 @@ from torch import Tensor, nn
 from samc.config import Settings, described_settings, named_preset, setting, setting_fields, signature
 from samc.engine import Engine, Held
 from samc.errors import ConfigError
+from samc.learners.arguments import check_number, checked_device, checked_shape
 from samc.learners.augmentation import AUGMENTATIONS
 from samc.learners.average import Average
 from samc.learners.fitting import check_state
+from samc.learners.guard import Guard, guarded
 from samc.learners.inputs import Images, Inputs, Labels, TaskId, task_number
 from samc.learners.saving import save_learner
 from samc.memory import Selection
@@ -31,62 +31,6 @@ from samc.streams.base import Task
 from samc.streams.pixels import Normalisation
 
 EVALUATION_BATCH = 512
-LOCKED = (
-    "declare",
-    "begin_task",
-    "observe",
-    "end_task",
-    "predict",
-    "memory_report",
-    "state_dict",
-    "load_state_dict",
-)
-# one of these at a time, from whatever thread it is called
-
-
-class Guard:
-    """The lock of a learner. A copy of the learner gets one of its own: a lock can be neither copied nor pickled."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()  # a method calls its parent's
-
-    def __reduce__(self) -> tuple[type["Guard"], tuple[()]]:
-        return Guard, ()
-
-
-def with_lock(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The same method, which waits while another thread is in one of the learner's."""
-
-    @wraps(method)
-    def call(self: "NetworkLearner", *args: Any, **kwargs: Any) -> Any:
-        with self.guard.lock:
-            return method(self, *args, **kwargs)
-
-    return call
-
-
-def with_a_task(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The same method, which refuses a number in the place of the task that has it."""
-
-    @wraps(method)
-    def call(self: "NetworkLearner", task: Any) -> Any:
-        if not isinstance(task, Task) and not all(hasattr(task, name) for name in ("id", "classes", "x", "y")):
-            why = "some methods look at its images again"
-            remedy = "samc.Task.from_arrays(x, y, id=0) makes one"
-            raise ConfigError(f"{method.__name__} takes the task itself, not its number: {why}; got {task!r}; {remedy}")
-        if method.__name__ == "end_task":
-            self.check_seen(task_number(task.id))
-        return method(self, task)
-
-    return call
-
-
-def guarded(cls: type["NetworkLearner"]) -> None:
-    """Lock what a class defines of the contract, so that a method need not know of threads."""
-    for name in LOCKED:
-        if name in vars(cls):
-            method = with_a_task(vars(cls)[name]) if name in ("begin_task", "end_task") else vars(cls)[name]
-            setattr(cls, name, with_lock(method))
 
 
 @dataclass(frozen=True)
@@ -437,36 +381,6 @@ class NetworkLearner(Inputs):
         kept = f"{sum(report['images_per_task'])} images, {report['bytes']:,} bytes kept"
         tasks = f"{len(self.model.heads.task_classes)} tasks, {self.model.heads.num_classes} classes"
         return f"{type(self).__name__}({shape}, {', '.join([*changed, tasks, kept])})"
-
-
-def checked_shape(shape: Any) -> tuple[int, int, int]:
-    """Three whole numbers from 1."""
-    try:
-        channels, height, width = (task_number(side) for side in shape)
-    except (TypeError, ValueError):
-        channels = height = width = 0
-    if min(channels, height, width) < 1:
-        raise ConfigError(f"image_shape is (channels, height, width), such as (3, 32, 32); got {shape!r}")
-    return channels, height, width
-
-
-def check_number(name: str, value: Any, least: int, meaning: str) -> None:
-    """Refuse what is no whole number, or out of range; None is for whoever does not know."""
-    try:
-        right = value is None or least <= task_number(value)
-    except ConfigError:
-        right = False
-    if not right:
-        raise ConfigError(f"{name} is {meaning}; got {value!r}")
-
-
-def checked_device(device: Any) -> torch.device:
-    """A device that is there."""
-    try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).splitlines()[0].rstrip(". ")[:100]
-        raise ConfigError(f"device {device!r} cannot be used here ({reason}); use cpu or cuda") from None
 
 
 guarded(NetworkLearner)

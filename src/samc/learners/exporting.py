@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from samc.errors import ConfigError, OutputError
-from samc.files import write_whole
+from samc.errors import ConfigError
+from samc.files import write_output
 from samc.learners.base import NetworkLearner
 from samc.models import Classifier
 
@@ -47,12 +47,8 @@ def export(learner: NetworkLearner, path: str | Path) -> Path:
         raise ConfigError(f"an exported network's file ends in {' or '.join(WRITERS)}, got {path}")
     answers, x = answers_of(learner), torch.rand(2, *learner.image_shape)
     answers(x)  # what heads make once is there before anything is traced
-    try:
-        write_whole(path, WRITERS[path.suffix](answers, x), replace=False)
-    except FileExistsError:
-        raise OutputError(f"{path} is there already; choose another name or remove it") from None
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; free some space or choose another place") from None
+    content = WRITERS[path.suffix](answers, x)
+    write_output(path, content, replace=False, taken="choose another name or remove it")
     return path
 
 

@@ -5,9 +5,10 @@ from typing import Any
 
 from torch import nn
 
-from samc.errors import ConfigError, OutputError
+from samc.errors import ConfigError
+from samc.files import write_output
 from samc.models.backbones import BACKBONES, TIMM
-from samc.state import file_of, load_state, save_state
+from samc.state import file_of, load_state
 
 FILE = "learner.safetensors"
 # its name in the folder of a run
@@ -34,12 +35,7 @@ def learner_file(learner: Any) -> bytes:
 
 
 def save_learner(learner: Any, path: Path, *, replace: bool) -> Path:
-    try:
-        save_state(path, KIND, content_of(learner), replace=replace)
-    except FileExistsError:
-        raise OutputError(f"{path} is there already; choose another name, or say replace=True") from None
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; free some space or choose another place") from None
+    write_output(path, learner_file(learner), replace=replace, taken="choose another name, or say replace=True")
     return path
 
 

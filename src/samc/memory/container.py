@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from samc.errors import DataError, OutputError
-from samc.files import open_regular, write_whole
+from samc.files import open_regular, write_output
 
 KEY = "samc"
 # all our text is under one key: the library writes several in an order that changes from call to call
@@ -50,12 +50,7 @@ def packed(tensors: dict[str, np.ndarray], text: str) -> bytes:
 
 def write(path: Path, content: bytes, *, replace: bool) -> None:
     """Completely or not at all; an existing file is replaced only if asked."""
-    try:
-        write_whole(path, content, replace=replace)
-    except FileExistsError:
-        raise OutputError(f"{path} is there already; choose another name, or say replace=True") from None
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; free some space or choose another place") from None
+    write_output(path, content, replace=replace, taken="choose another name, or say replace=True")
 
 
 def container_bytes(path: Path) -> int:
