@@ -10,6 +10,8 @@ from pathlib import Path
 import torch
 from jaxtyping import install_import_hook
 
+from logs import without_progress
+
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU, one program after the other; read at their import
 
@@ -38,13 +40,13 @@ def one_thread():
 
 @pytest.fixture
 def command(capsys):
-    """Calls the command line; returns exit code, stdout and stderr."""
+    """Calls the command line; returns exit code, stdout, and stderr without the lines on how a run goes on."""
 
     def call(*arguments):
         with pytest.raises(SystemExit) as exit_:
             main([str(a) for a in arguments])
         captured = capsys.readouterr()
-        return exit_.value.code or 0, captured.out, captured.err
+        return exit_.value.code or 0, captured.out, without_progress(captured.err)
 
     return call
 

@@ -1,17 +1,19 @@
 """Makers of tiny data sets in the official formats, and of the trust that their digests need."""
 
+import gzip
 import hashlib
 import io
 import os
 import struct
 import tarfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from samc.streams import cifar
+from samc.streams import cifar, mnist, tiny_imagenet
 
 
 def real_data(folder: str) -> Path:
@@ -85,6 +87,75 @@ def trust(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         content = (folder / file).read_bytes() if (folder / file).exists() else b""
         digests[file] = hashlib.new("md5" if len(official) == 32 else "sha1", content).hexdigest()
     monkeypatch.setitem(cifar.DIGESTS, folder.name, digests)
+
+
+def make_mnist(data_dir: Path, monkeypatch: pytest.MonkeyPatch, count: int = 40, gz: bool = True) -> np.ndarray:
+    """An MNIST of few images in its four files, trusted; returns the training images."""
+    (data_dir / "mnist").mkdir(parents=True)
+    made = []
+    for part, n in (("train", count), ("t10k", count // 2)):
+        pixels = np.random.default_rng(n).integers(0, 256, (n, 28, 28), dtype=np.uint8)
+        images = struct.pack(">4I", 0x0803, n, 28, 28) + pixels.tobytes()
+        labels = struct.pack(">2I", 0x0801, n) + bytes(i % 10 for i in range(n))
+        monkeypatch.setitem(mnist.COUNTS, part, n)
+        made.append(pixels)
+        for name, content in ((f"{part}-images-idx3-ubyte", images), (f"{part}-labels-idx1-ubyte", labels)):
+            packed = gzip.compress(content, mtime=0)
+            (data_dir / "mnist" / (f"{name}.gz" if gz else name)).write_bytes(packed if gz else content)
+            monkeypatch.setitem(mnist.DIGESTS, f"{name}.gz", hashlib.md5(packed).hexdigest())
+    return made[0]
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+def encoded(pixels: np.ndarray, kind: str) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, kind)
+    return file.getvalue()
+
+
+def tiny_imagenet_files(monkeypatch: pytest.MonkeyPatch, classes: int = 40) -> dict[str, bytes]:
+    """A Tiny ImageNet of so many classes, three training images and two validation images each, one of them grey."""
+    for name, value in (("CLASSES", classes), ("PER_CLASS", 3), ("TEST_PER_CLASS", 2)):
+        monkeypatch.setattr(tiny_imagenet, name, value)
+    rng, top = np.random.default_rng(0), "tiny-imagenet-200"
+    wnids = [f"n{10_000_000 - label:08}" for label in range(classes)]  # in another order than sorted
+    files, lines = {f"{top}/wnids.txt": "\n".join(wnids).encode()}, []
+    for label, wnid in enumerate(wnids):
+        for number in range(3):
+            pixels = np.full((64, 64, 3), 6 * label + number, np.uint8)
+            files[f"{top}/train/{wnid}/images/{wnid}_{number}.JPEG"] = encoded(pixels, "JPEG")
+        for number in range(2):
+            file = f"val_{2 * label + number}.JPEG"
+            files[f"{top}/val/images/{file}"] = encoded(rng.integers(0, 256, (64, 64), dtype=np.uint8), "JPEG")
+            lines.append(f"{file}\t{wnid}\t0\t0\t62\t62")
+    return files | {f"{top}/val/val_annotations.txt": "\n".join(lines).encode(), f"{top}/test/images/test_0.JPEG": b""}
+
+
+def core50_files(frames: int = 2) -> dict[str, bytes]:
+    """A CORe50 of few frames, whose colours say session, object and frame."""
+    return {
+        f"core50_128x128/s{session}/o{thing}/C_{session:02}_{thing:02}_{frame:03}.png": encoded(
+            np.full((16, 16, 3), (session, thing, frame), np.uint8), "PNG"
+        )
+        for session in range(1, 12)
+        for thing in range(1, 51)
+        for frame in range(frames)
+    }
+
+
+def put(data_dir: Path, name: str, content: bytes) -> Path:
+    """A file below a folder."""
+    path = data_dir / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
 
 
 def make_image(path: Path, colour: tuple[int, int, int] = (0, 0, 0), size: tuple[int, int] = (8, 8)) -> Path:

@@ -1,10 +1,14 @@
 """Changes that a careless hand, a bad disk or a stranger makes to files, drawn from a seed."""
 
 import copy
+import hashlib
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from samc.state import DIGEST, KEY, NO_DIGEST
+from samc.tensor_files import LENGTH_BYTES
 
 STRANGE: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2, 50.0, -0.5, 1e-300, 1e300, 2**31, 2**53, 2**63, 2**64, -(2**63), 10**30,
@@ -30,12 +34,13 @@ def parent(content: Any, path: tuple) -> Any:
     return content
 
 
-def changed_json(content: Any, rng: random.Random) -> bytes:
-    """The text of a JSON file with one to three values replaced, left out, doubled or moved; or damaged as bytes."""
-    content = copy.deepcopy(content)
+def change(content: Any, rng: random.Random, raw: bool = False) -> None:
+    """Replace, leave out, double or move one to three values of names and lists; with `raw` also by what JSON lacks."""
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         # by depth first: one of few parts is as likely as one of many entries
         every = list(places(content))
+        if not every:
+            return
         depth = rng.choice(sorted({len(path) for path in every}))
         path = rng.choice([path for path in every if len(path) == depth])
         holder = parent(content, path)
@@ -47,15 +52,37 @@ def changed_json(content: Any, rng: random.Random) -> bytes:
             case 2:
                 other = rng.choice(every)
                 holder[path[-1]] = copy.deepcopy(parent(content, other)[other[-1]])
-            case 3:
+            case 3 if raw:
                 holder[path[-1]] = f"@{rng.choice(RAW)}@"
             case _:
                 holder[path[-1]] = copy.deepcopy(rng.choice(STRANGE))
+
+
+def changed_json(content: Any, rng: random.Random) -> bytes:
+    """The text of a JSON file with changed values; or damaged as bytes."""
+    content = copy.deepcopy(content)
+    change(content, rng, raw=True)
     text = json.dumps(content)
     for raw in RAW:
         text = text.replace(json.dumps(f"@{raw}@"), raw)
     data = text.encode()
     return changed_bytes(data, rng) if rng.random() < 0.1 else data
+
+
+def changed_state(content: bytes, change: Callable[[Any], Any]) -> bytes:
+    """The file of a state whose structure somebody has changed, with a checksum that fits."""
+    end = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
+    header = json.loads(content[LENGTH_BYTES:end])
+    fields = json.loads(header["__metadata__"][KEY])
+    change(fields["state"])
+    fields["sha256"] = NO_DIGEST.decode()
+    header["__metadata__"][KEY] = json.dumps(fields, separators=(",", ":"))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text = text.ljust(-(-len(text) // LENGTH_BYTES) * LENGTH_BYTES)
+    made = bytearray(len(text).to_bytes(LENGTH_BYTES, "little") + text + content[end:])
+    place = made.index(DIGEST) + len(DIGEST)
+    made[place : place + len(NO_DIGEST)] = hashlib.sha256(made).hexdigest().encode()
+    return bytes(made)
 
 
 def changed_bytes(data: bytes, rng: random.Random) -> bytes:

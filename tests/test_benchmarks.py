@@ -22,7 +22,9 @@ def script(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["against_loop", "past_tasks", "best_step", "phases", "leak", "plain_way"])
+@pytest.mark.parametrize(
+    "name", ["against_loop", "past_tasks", "best_step", "phases", "leak", "plain_way", "checkpoints"]
+)
 def test_a_quick_try_leaves_finite_figures(name, script, tmp_path, capsys):
     script(name).main(["--quick", "--device", "cpu", "--results", str(tmp_path)])
     (path,) = tmp_path.glob("*.json")
@@ -90,8 +92,21 @@ def test_a_quick_try_is_not_taken_for_a_result(script, capsys):
 def test_without_avalanche_one_line_says_so(script, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "avalanche", None)
     script("against_avalanche").main(["--quick", "--device", "cpu", "--results", str(tmp_path)])
-    assert "pip install avalanche-lib" in capsys.readouterr().out
+    assert "pip install 'samc[avalanche]'" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_avalanche_and_ours_side_by_side(script, tmp_path):
+    import avalanche_makers  # noqa: F401  (which skips this where Avalanche is not installed)
+
+    script("against_avalanche").main(["--quick", "--device", "cpu", "--results", str(tmp_path)])
+    result = json.loads((tmp_path / "against-avalanche-cpu.json").read_text())
+    assert [row["method"] for row in result["rows"]] == ["GEM", "A-GEM", "Replay (our ER)", "GEM, one step"]
+    for row in result["rows"]:
+        assert row["avalanche ms"] > 0 < row["ours ms"]
+    # of the same network and order; memories are drawn otherwise, and few images are learnt
+    assert all(0 <= float(row["ACC % ours"].split()[0]) <= 100 for row in result["rows"][:-1])
 
 
 def test_what_of_encoding_is_not_hidden_is_what_gem_does_not_have_in_no_phase(script, tmp_path, capsys):

@@ -19,6 +19,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import samc
+from logs import without_progress
 from samc import checkpoints as checkpoints_module
 from samc import files
 from samc.checkpoints import EVERY, Checkpoints
@@ -44,6 +45,8 @@ VARIANTS = [
     *((name, SMALL if name == "eec" else {}) for name in LEARNERS),
     ("samc", PAPER),
     ("samc", {"memory_bytes": "9000", "augment": "flip", "distil": 1.0}),
+    *((name, {"scenario": "class"}) for name in ("der", "icarl", "lwf", "ebm")),
+    ("er", {"scenario": "class", "boundaries": "hidden", "memory_bytes": "9000", "batch_classes": "batch"}),
 ]
 
 
@@ -105,6 +108,17 @@ def test_every_method_goes_on_in_mid_task_to_the_same_record(name, given, tmp_pa
     assert same_state(samc.load(tmp_path), whole)
     with pytest.raises(OutputError, match="already holds a run"):
         run(toy(), make(name, given), batch_size=5, folder=tmp_path)
+
+
+def test_tests_within_tasks_are_taken_up_too(tmp_path):
+    """Neither left out nor made twice."""
+    given, every = {"backbone": "mlp", "scenario": "class"}, {"batch_size": 5, "test_every": 1}
+    record = run(toy(), make("er", given), **every)
+    with pytest.raises(CrashError):
+        run(toy(), make("er", given), folder=tmp_path, checkpoint_every="2", watchers=[After(7, crash)], **every)
+    again = run(toy(), make("er", given), folder=tmp_path, checkpoint_every="2", **every)
+    assert [len(tests) for tests in again.between] == [3, 3, 3]
+    assert but_for_seconds(again) == but_for_seconds(record)
 
 
 @pytest.mark.parametrize("steps", range(1, 13))
@@ -448,7 +462,7 @@ def test_processes_side_by_side_save_when_they_are_told_to_end(tmp_path):
         path.mkdir()
 
     def interrupt(job, fields):
-        told.append(job if "step" in fields.get("status", "") else None)
+        told.append(job if "step" in fields else None)
         if set(jobs) <= set(told):
             raise KeyboardInterrupt
 
@@ -487,7 +501,7 @@ def begin(folder, *arguments):
 
 def finish(process):
     out, err = process.communicate(timeout=120)
-    return process.returncode, out, err
+    return process.returncode, out, without_progress(err)
 
 
 def wait_for(process, pattern, folder, count=1):
@@ -497,12 +511,14 @@ def wait_for(process, pattern, folder, count=1):
 
 
 def left(folder):
-    """What a run has written, but for its seconds."""
+    """What a run has written, but for its seconds, which the page and the lines on its progress are full of."""
     record = json.loads((folder / "record.json").read_text())
     assert record.pop("seconds")["total"] > 0
-    content = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "record.json"}
-    assert set(content) == {"memory.samc", "learner.safetensors"}
-    return record, content
+    timed = {"record.json", "report.html", "progress.jsonl"}
+    content = {path.name: path.read_bytes() for path in folder.iterdir()}
+    # the page comes last, and a kill after the record costs nothing else: samc report makes it again
+    assert {*content, "report.html"} == {"memory.samc", "learner.safetensors", "recollection.npz", *timed}
+    return record, {name: held for name, held in content.items() if name not in timed}
 
 
 @pytest.mark.slow
@@ -647,3 +663,93 @@ def test_a_run_of_another_version_is_refused_and_two_processes_do_not_share_one(
     assert code == 2
     assert err.startswith("samc: older was begun with samc 0.0.1, this is samc ")
     assert err.endswith("; go on with that version, or remove older and begin again\n")
+
+
+SHORTER = {"eec": ("--encoder-steps", "2"), "ewc": ("--fisher-images", "5")}
+
+
+def all_left(folder):
+    """The same of any method: every file but those with seconds in them, and the record without."""
+    record = json.loads((folder / "record.json").read_text())
+    del record["seconds"]
+    timed = ("record.json", "progress.jsonl", "report.html")
+    return record, {path.name: path.read_bytes() for path in folder.iterdir() if path.name not in timed}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_method_survives_a_kill(name, place):
+    given = ("--model", name, "--preset", "none", "--lr", "0.01", *SHORTER.get(name, ()))
+    how = (*QUICK, "--n-tasks", "2", *given)
+    assert finish(begin(place, *how, "--out", f"{name}-whole"))[0] == 0
+    process = begin(place, *how, "--out", f"{name}-killed")
+    wait_for(process, "checkpoint-*", place / f"{name}-killed", 1 + len(name) % 2)
+    time.sleep(random.Random(name).random() / 4)
+    process.kill()
+    finish(process)
+    if (place / f"{name}-killed" / "run.json").exists():
+        assert finish(begin(place, "--resume", f"{name}-killed"))[::2] == (0, "")
+    assert all_left(place / f"{name}-killed") == all_left(place / f"{name}-whole")
+
+
+WRITES = (
+    "run.json",
+    "checkpoint-",
+    "memory.samc",
+    "recollection.npz",
+    "learner.safetensors",
+    "record.json",
+    "report.html",
+)
+# everything that a run writes
+
+
+def inject(monkeypatch, name, fault):
+    """Have every write of such a file fail: before it begins, in its middle, or when it is to get its name."""
+    write, move, link = files.write_through, os.replace, os.link
+
+    def refuse(path, target, act):
+        if Path(target).name.startswith(name):
+            full()
+        act(path, target)
+
+    def faulty(path, content):
+        if not path.name.startswith(f".{name}"):
+            write(path, content)
+        else:
+            (full if fault == "disk full" else short)(path, content)
+
+    if fault == "rename refused":
+        monkeypatch.setattr(os, "replace", lambda path, target: refuse(path, target, move))
+        monkeypatch.setattr(os, "link", lambda path, target: refuse(path, target, link))
+    else:
+        monkeypatch.setattr(files, "write_through", faulty)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["disk full", "short write", "rename refused"])
+@pytest.mark.parametrize("name", WRITES)
+def test_no_fault_in_any_write_of_a_run_loses_what_was_saved(name, fault, samc_here, place, monkeypatch):
+    """Refused at the beginning, gone on without, or stopped at the end with a way to go on: by what is written."""
+    folder = place / f"{name}-{fault.replace(' ', '-')}"
+    inject(monkeypatch, name, fault)
+    code, out, err = samc_here("run", *QUICK, "--out", folder.name)
+    lost = "No space left on device"
+    if name == "run.json":
+        assert (code, err) == (2, f"samc: cannot write to {folder.name}: {lost}; choose another --out\n")
+        assert not folder.exists()
+        return
+    if name == "checkpoint-":
+        assert (code, f"no checkpoint could be written to {folder} ({lost}); the run went on" in out) == (0, True)
+    elif name == "report.html":
+        assert (code, "no report was written (" in out, (folder / name).exists()) == (0, True, False)
+    else:
+        assert (code, err.count("\n"), lost in err) == (2, 1, True)
+        assert "ACC %" in out  # the figures still come to the screen
+        assert not (folder / "record.json").exists()
+        assert len(Checkpoints(folder).paths) == 2
+        monkeypatch.undo()
+        monkeypatch.chdir(place)
+        assert samc_here("run", "--resume", folder.name)[0] == 0
+    assert [path.name for path in folder.glob(".*")] == []
+    assert left(folder) == left(place / "whole")

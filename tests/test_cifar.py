@@ -10,7 +10,8 @@ import pytest
 from data_makers import make_cifar, real_data, trust
 from samc.errors import DataError
 from samc.streams.base import check
-from samc.streams.cifar import BINARY_BYTES, CIFAR10_NAMES, DIGESTS, FOLDERS, load_cifar10, load_cifar100, unpickle
+from samc.streams.cifar import BINARY_BYTES, DIGESTS, FOLDERS, load_cifar10, load_cifar100, unpickle
+from samc.streams.names import listed
 
 LOADERS = {"cifar10": load_cifar10, "cifar100": load_cifar100}
 LAYOUTS = [(name, folder) for name, folders in FOLDERS.items() for folder in folders]
@@ -45,13 +46,13 @@ def test_both_layouts_have_one_source_and_the_python_one_goes_first(tmp_path, mo
     make_cifar(tmp_path, "cifar-100-python", monkeypatch)
     python = load_cifar100(tmp_path)
     assert binary.source == python.source == "CIFAR-100, official files, checksums verified"
-    assert (binary.class_names[:2], python.class_names[:2]) == (("0", "1"), ("name0", "name1"))
+    assert (binary.class_names[:2], python.class_names[:2]) == (("apple", "aquarium_fish"), ("name0", "name1"))
 
 
 @pytest.mark.parametrize("folder", FOLDERS["cifar10"])
 def test_cifar10_has_its_well_known_names_without_the_file_of_names(tmp_path, monkeypatch, folder):
     make_cifar(tmp_path, folder, monkeypatch, names=False)
-    assert load_cifar10(tmp_path).class_names == CIFAR10_NAMES
+    assert load_cifar10(tmp_path).class_names == tuple(listed()["cifar10"])
 
 
 def test_a_file_of_names_with_the_wrong_number_of_names_is_refused(tmp_path, monkeypatch):
@@ -175,7 +176,7 @@ def test_real_cifar10():
     assert (np.bincount(dataset.y) == 5000).all()
     assert (np.bincount(dataset.test_y) == 1000).all()
     assert dataset.y[:10].tolist() == [6, 9, 9, 4, 1, 1, 2, 7, 8, 3]
-    assert dataset.class_names == CIFAR10_NAMES
+    assert dataset.class_names == tuple(listed()["cifar10"])
     mean = dataset.x.reshape(-1, 3).mean(axis=0) / 255
     # the last is 0.44653, which is usually quoted as 0.4465
     np.testing.assert_allclose(mean, (0.4914, 0.4822, 0.4465), atol=5e-5)

@@ -120,7 +120,10 @@ def test_a_run_writes_a_record_and_shows_a_table(samc, tmp_path):
     assert sorted(path.name for path in (tmp_path / "here").iterdir()) == [
         "learner.safetensors",
         "memory.samc",
+        "progress.jsonl",
+        "recollection.npz",
         "record.json",
+        "report.html",
     ]
     assert samc_memory(tmp_path / "here" / "memory.samc").nbytes == record["memory"]["memory_bytes"]
     assert record["config"]["seed"] == 3

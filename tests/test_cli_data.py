@@ -53,7 +53,8 @@ def test_check_has_one_line_per_set(data_dir, monkeypatch):
     monkeypatch.setitem(KNOWN, "cifar10", replace(KNOWN["cifar10"], per_class=10, test_per_class=2))
     result = run("check", "--data-dir", data_dir)
     assert result.exit_code == 0
-    cifar10, cifar100, mini = result.stdout.splitlines()
+    cifar10, cifar100, mini, *others = result.stdout.splitlines()
+    assert others == [f"{name}: missing from {data_dir}" for name in ("mnist", "tiny-imagenet", "core50")]
     assert cifar10 == (
         "cifar10: ok, 100 training and 20 test images of 32x32x3, 10 classes, 10 and 2 per class; "
         "CIFAR-10, official files, checksums verified"
@@ -79,9 +80,16 @@ def test_the_layouts_that_are_listed_are_those_that_are_read():
 
 def test_what_the_data_sets_should_hold():
     counts = {
-        name: (known.classes * known.per_class, known.classes * known.test_per_class) for name, known in KNOWN.items()
+        name: known.images or (known.classes * known.per_class, known.classes * known.test_per_class)
+        for name, known in KNOWN.items()
     }
-    assert counts == dict.fromkeys(("cifar10", "cifar100", "mini-imagenet"), (50_000, 10_000))
+    assert counts == {
+        **dict.fromkeys(("cifar10", "cifar100", "mini-imagenet"), (50_000, 10_000)),
+        "mnist": (60_000, 10_000),
+        "tiny-imagenet": (100_000, 10_000),
+        "core50": (119_894, 44_972),  # frames of eight and of three sessions
+    }
+    assert sum(counts["core50"]) == 164_866
 
 
 def test_check_of_a_damaged_set_goes_on_to_the_others_and_then_raises(data_dir):
@@ -91,7 +99,7 @@ def test_check_of_a_damaged_set_goes_on_to_the_others_and_then_raises(data_dir):
     assert isinstance(result.exception, DataError)
     assert str(result.exception).startswith(f"{damaged} is damaged: sha1 ")
     assert "run `samc data fetch cifar10` to get it again" in str(result.exception)
-    assert [line.split(":")[0] for line in result.stdout.splitlines()] == ["cifar100", "mini-imagenet"]
+    assert [line.split(":")[0] for line in result.stdout.splitlines()] == ["cifar100", *list(KNOWN)[2:]]
 
 
 def test_check_by_name(data_dir):

@@ -17,7 +17,7 @@ from samc.experiments.local import LocalProcesses
 from samc.experiments.perform import Listener, perform
 from samc.experiments.record_store import RecordStore
 
-BEGINNING = "testing the untrained network"
+BEGINNING = "testing before the first task"
 
 
 def tiny(model, seed, **settings):

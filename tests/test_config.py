@@ -110,7 +110,9 @@ def test_a_setting_of_the_cone_is_refused_where_there_is_none(name, value):
 
 def test_every_preset_is_one_of_its_grid_and_of_its_methods_settings_and_passes_their_checks():
     for preset, streams in presets().items():
-        for stream, methods in streams.items():
+        for where, methods in streams.items():
+            stream, _, scenario = where.partition("/")
+            scenario = {"scenario": scenario} if scenario else {}
             for method, entries in methods.items():
                 settings = LEARNERS[method].Settings
                 assert set(entries) <= set(settings.names()), (preset, stream, method)
@@ -119,10 +121,20 @@ def test_every_preset_is_one_of_its_grid_and_of_its_methods_settings_and_passes_
                 values = {name: entry["value"] for name, entry in entries.items()}
                 for name, value in values.items():
                     check_setting(settings, name, value)
-                idle = settings.made({}, method, values).idle()
+                idle = settings.made(scenario, method, values).idle()
                 # nor does any of them do nothing beside the others, unless it says that something is off
                 assert not any(values.get(name) for name in idle), (preset, stream, method)
-                resolved(model=method, dataset=stream, preset=preset)
+                resolved(model=method, dataset=stream, preset=preset, **scenario)
+
+
+def test_a_scenario_has_values_of_its_own_and_else_those_of_the_stream():
+    best = resolved(model="er", dataset="split-cifar10", preset="best", scenario="class")[0].settings
+    assert (best.batch_classes, best.codec, best.distil) == ("task", "auto", 0.0)
+    in_python = LEARNERS["er"](4, SHAPE, preset="best:split-cifar10", scenario="class", backbone="mlp").settings
+    assert in_python.as_dict() == best.as_dict() | {"backbone": "mlp"}
+    assert resolved(model="er", dataset="split-cifar10", preset="best", scenario="domain")[0].settings.distil == 1.0
+    assert resolved(model="er", dataset="split-cifar10", preset="best")[0].settings.batch_classes == "seen"
+    assert resolved(model="gem", dataset="split-cifar10", preset="paper", scenario="class")[0].settings.lr == 0.1
 
 
 METHODS = ("finetune", "joint", "ewc", "lwf", "icarl", "gem", "agem", "er", "mer", "ebm", "eec", "samc")

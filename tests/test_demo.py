@@ -8,15 +8,18 @@ import torch
 from PIL import Image
 
 from samc.cli import main
-from samc.experiments import demo
+from samc.experiments import demo, jobs
+from samc.experiments.pictures import PICTURES, read_pictures
 from samc.learners import SAMC
 from samc.protocol import Watcher
 from samc.record import RunRecord
+from samc.streams import split_synthetic
 
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(demo, "split_synthetic", partial(demo.split_synthetic, train_per_class=5, test_per_class=2))
+    few = partial(split_synthetic, train_per_class=5, test_per_class=2)
+    monkeypatch.setattr(jobs, "configured_stream", lambda config, data_dir: few(config.seed))
     monkeypatch.setattr(SAMC, "end_task", lambda *_: None)  # the autoencoder's steps are tested elsewhere
 
 
@@ -38,6 +41,10 @@ def test_the_demo_leaves_records_and_a_picture(small, tmp_path, monkeypatch, cap
         assert f"{record.memory['memory_bytes']:,}" in out
     with Image.open(tmp_path / "out" / "memory.png") as picture:
         width, height = picture.size
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "report: out/report.html" in out
+    assert all(f'data-panel="{panel}"' in page for panel in ("verdict", "accuracy", "costs", "memory", "again"))
+    assert "plain red disc" in page
     assert width > 1000
     assert height > 300
 
@@ -54,11 +61,13 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.slow
-def test_what_the_picture_shows_is_what_memory_holds(small):
-    records, remembered = demo.demo(0, torch.device("cpu"), lambda name: Watcher())
+def test_what_the_picture_shows_is_what_memory_holds(small, tmp_path):
+    outcomes = demo.demo(0, torch.device("cpu"), lambda name: Watcher())
+    (tmp_path / PICTURES).write_bytes(outcomes[demo.PAPER].files[PICTURES])
+    remembered = read_pictures(tmp_path / PICTURES)
     assert {image.task for image in remembered} == set(range(5))
     for image in remembered:
         kept = np.broadcast_to(image.mask[..., None], image.truth.shape)
         np.testing.assert_allclose(image.completed[kept], image.truth[kept], atol=1e-6)
         assert image.nbytes == 2 + 5 * image.mask.sum() + 1
-    assert set(records) == set(demo.METHODS)
+    assert set(outcomes) == set(demo.METHODS)

@@ -11,9 +11,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from samc.engine import PRECISIONS, Batch, Engine, descend, gradient, trainable
+from samc.engine import graphs as graphs_module
 from samc.engine.cpu import do_aside, in_parallel
 from samc.engine.cuda import CHUNK_PIXELS, Folding, chunks
-from samc.engine.graphs import MOST_CONSTANTS, Constants, CudaGraphCache
+from samc.engine.graphs import IDLE_CALLS, MOST_BYTES, MOST_CONSTANTS, Constants, CudaGraphCache
 from samc.engine.plain import masked_gradient
 from samc.errors import ConfigError
 from samc.learners.gem import GEM
@@ -589,3 +590,30 @@ def test_old_heads_are_held_in_a_folded_batch_as_in_a_plain_one(narrow):
     torch.testing.assert_close(losses[0], loss)
     assert all(torch.equal(was, now) for was, now in zip(before, teacher.model.buffers(), strict=True))
     assert loss > masked_gradient(copy.deepcopy(engine.model), x, y, masks, shares)[1]
+
+
+def test_recordings_of_steps_long_past_give_their_memory_back(monkeypatch):
+    """Each task has another step; of large images, eight recordings would fill a GPU that others need too."""
+    cache, taken = Replaying(), [0]
+    monkeypatch.setattr(graphs_module, "reserved_bytes", lambda: sum(taken))
+    capture = cache.capture
+
+    def large(function, inputs):
+        taken.append(MOST_BYTES // 2 + 1)
+        return capture(function, inputs)
+
+    cache.capture = large
+    x = torch.arange(3.0)
+
+    def often(key, times):
+        for _ in range(times):
+            assert cache(key, lambda x: (2 * x,), x)[0].tolist() == [0, 2, 4]
+
+    for key in "ab":
+        often(key, 3)  # both are of the step that is being learnt
+    assert all(cache.graphs[key].graph for key in "ab")
+    often("b", IDLE_CALLS + 1)
+    often("c", 3)
+    assert list(cache.graphs) == ["b", "c"]
+    often("a", 3)  # learnt again: recorded again, and what is in use is left alone
+    assert list(cache.graphs) == ["b", "c", "a"]

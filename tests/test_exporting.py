@@ -1,6 +1,7 @@
 """A learner's network elsewhere: ONNX and TorchScript answer as it does; `samc predict` and `samc export`."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from PIL import Image
 
 import samc
 from networks import make
-from samc.errors import ConfigError
+from record_makers import record
+from samc.errors import ConfigError, printable
 from samc.learners import LEARNERS
 from toys import random_batch
 
@@ -111,6 +113,12 @@ def test_the_commands(command, tmp_path):
     assert (code, err) == (0, "")
     expected = learner.predict(x, 1).tolist()
     assert out == "".join(f"{file}: class {label}\n" for file, label in zip(files, expected, strict=True))
+    names = ["red", "\x1b[31m", "cat", "dog", "a", "b"]
+    replace(record(model="er"), class_names=names).save(tmp_path)
+    for run in (tmp_path, tmp_path / "learner.safetensors"):
+        code, out, err = command("predict", run, "--task", 1, *files)
+        known = [printable(f"class {label}, {names[label]}") for label in expected]
+        assert out == "".join(f"{file}: {name}\n" for file, name in zip(files, known, strict=True))
     code, out, err = command("export", tmp_path, "--torchscript", tmp_path / "net.pt")
     assert (code, err) == (0, "")
     assert "images of 3x16x16 in, 6 logits out" in out

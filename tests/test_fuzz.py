@@ -9,6 +9,7 @@ import io
 import json
 import random
 import re
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -16,10 +17,13 @@ from pathlib import Path
 import jaxtyping
 import numpy as np
 import pytest
+from safetensors.torch import save_file
 
-from fuzzing import STRANGE, changed_bytes, changed_json, parent, places
+from fuzzing import STRANGE, change, changed_bytes, changed_json, changed_state, parent, places
 from memory_makers import SPECS, filled, forged
 from record_makers import of_job
+from run_makers import MODELS, finished, interrupted
+from run_makers import folder as runs_folder
 from samc.cli import main
 from samc.config import setting_fields
 from samc.errors import UserError
@@ -27,11 +31,15 @@ from samc.experiments.items import ITEMS
 from samc.learners import LEARNERS, configure
 from samc.memory.container import KEY
 from samc.memory.file import container_bytes
+from samc.models.backbones import build_backbone
 from samc.streams import open_stream
 
 CASES = 300
 # in the suite
-MOST_SECONDS = 10
+PROGRESS = re.compile(r"\S+: task \d+/\d+  ")
+# a line for each task, where there is no terminal
+MOST_SECONDS, MOST_WAIT = 10, 60
+# that one case computes for, and that it lasts: others may be at work on the machine
 MOST_MEMORY = 2**28
 # of one case
 ROOT = Path(__file__).parents[1]
@@ -52,7 +60,8 @@ def call(*arguments) -> tuple[int, str, str]:
 
 def check_end(code, out, err, failed=(2,)):
     assert code == 0 or code in failed, (code, out, err)
-    assert err.count("\n") == (code == 2), err
+    told = [line for line in err.splitlines() if not PROGRESS.match(line)]
+    assert len(told) == (code == 2), err
     assert "interrupted" not in err
     assert not any(character in out + err for character in "\x1b\x07\u202e"), "an escape reached the terminal"
 
@@ -150,15 +159,87 @@ def a_config(rng, folder):
     names = [*(item.name for item in fields), "seed", "memory_bytes", "buffer_size", "n_tasks", "class_order", "codec"]
     numbers = (10**400, float("nan"), float("inf"), "9" * 5000, "jpeg:" + "9" * 50, "9" * 20 + "GB", "\x1b[31m")
     given = {name: rng.choice((*STRANGE, *numbers)) for name in rng.sample(names, rng.choice((1, 1, 2)))}
-    jaxtyping.config.update("jaxtyping_disable", True)  # a user's settings meet our own checks, not the tests'
+    with unchecked_types(), contextlib.suppress(UserError):
+        configure({"model": model, **given})
+
+
+def changed_tensors(rng, path):
+    """A state's file with changed bytes, or with a changed structure and a checksum that fits."""
+    content = path.read_bytes()
+    if rng.random() < 0.4:
+        path.write_bytes(changed_bytes(content, rng))
+    else:
+        path.write_bytes(changed_state(content, lambda state: change(state, rng)))
+
+
+def a_learner(rng, folder):
+    """What a finished run has left, changed: loaded, asked, and continued."""
+    shutil.copytree(finished(rng.choice(sorted(MODELS))), folder / "run")
+    if rng.random() < 0.2:
+        text = json.loads((folder / "run" / "record.json").read_text())
+        (folder / "run" / "record.json").write_bytes(changed_json(text, rng))
+    else:
+        changed_tensors(rng, folder / "run" / "learner.safetensors")
+    new = made_once().parent / "second.npz"
+    if rng.random() < 0.2:
+        new = folder / "new.npz"
+        noise = np.random.default_rng(0)
+        arrays = {"x": noise.integers(0, 256, (24, 8, 8, 3), np.uint8), "y": np.arange(24) % 4}
+        new.write_bytes(changed_arrays(rng, arrays))
+    with unchecked_types():
+        check_end(*call("predict", folder / "run", "--task", 1, made_once()))
+        check_end(*call("continue", folder / "run", "--dataset", f"npz:{new}", "--out", folder / "out"))
+
+
+def a_checkpoint(rng, folder):
+    """Checkpoints of a run that was interrupted, or what it is, changed: it goes on, or is refused."""
+    shutil.copytree(interrupted(rng.choice(sorted(MODELS))), folder / "run")
+    *_, last = checkpoints = sorted((folder / "run").glob("checkpoint-*"))
+    if rng.random() < 0.3:
+        text = json.loads((folder / "run" / "run.json").read_text())
+        (folder / "run" / "run.json").write_bytes(changed_json(text, rng))
+    else:
+        for path in rng.choice((checkpoints, [last])):
+            changed_tensors(rng, path)
+    with unchecked_types():
+        check_end(*call("run", "--resume", folder / "run"))
+
+
+def weights(rng, folder):
+    """A changed file of a network's or an autoencoder's weights."""
+    kind, path = rng.choice(("--weights", "--autoencoder")), folder / "weights.safetensors"
+    if kind == "--weights":
+        save_file(build_backbone("mlp", (3, 8, 8)).state_dict(), path)
+    else:
+        path.write_bytes((ROOT / "src/samc/models/autoencoder-cifar10.safetensors").read_bytes())
+    path.write_bytes(changed_bytes(path.read_bytes(), rng))
+    model = (
+        ("er", "--backbone", "mlp", "--preset", "none")
+        if kind == "--weights"
+        else ("samc", "--backbone", "mlp", "--preset", "paper")
+    )
+    data = ("--dataset", f"npz:{made_once().parent / 'first.npz'}", "--out", folder / "out")
+    check_end(*call("run", "--model", *model, kind, path, *data))
+
+
+def made_once():
+    return runs_folder() / "image.png"
+
+
+@contextlib.contextmanager
+def unchecked_types():
+    """A user's files meet our own checks, not the tests'."""
+    jaxtyping.config.update("jaxtyping_disable", True)
     try:
-        with contextlib.suppress(UserError):
-            configure({"model": model, **given})
+        yield
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)
 
 
-KINDS = (*[a_record] * 8, *[an_npz] * 3, *[a_memory] * 4, *[a_config] * 4, a_store)
+KINDS = (
+    *[a_record] * 6, *[an_npz] * 3, *[a_memory] * 3, *[a_config] * 3, a_store, *[a_learner] * 3, *[a_checkpoint] * 3,
+    weights,
+)  # fmt: skip
 
 
 def resident(which):
@@ -173,9 +254,10 @@ def try_case(seed, folder):
     folder.mkdir()
     with contextlib.suppress(OSError):  # where it may not be reset, a case counts if it is the largest so far
         Path("/proc/self/clear_refs").write_text("5")
-    before, started = resident("VmRSS"), time.perf_counter()
+    before, started, worked = resident("VmRSS"), time.perf_counter(), time.process_time()
     kind(rng, folder)
-    seconds, most = time.perf_counter() - started, resident("VmHWM") - before
+    lasted, seconds, most = time.perf_counter() - started, time.process_time() - worked, resident("VmHWM") - before
+    assert lasted < MOST_WAIT, f"lasted {lasted:.1f} s"
     assert seconds < MOST_SECONDS, f"took {seconds:.1f} s"
     assert most < MOST_MEMORY, f"took {most:,} bytes"
     return seconds, most

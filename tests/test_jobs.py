@@ -3,11 +3,14 @@
 import json
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -92,7 +95,7 @@ def test_a_job_has_a_place_of_its_own():
 def test_files_next_to_the_record():
     job = tiny("samc", preset="paper", autoencoder_steps=1)
     end = learn(replace(job, keep_memory=True, pictures=True, diagnose=True), None, CPU)
-    assert set(end.files) == {"memory.samc", "learner.safetensors", "pictures.npz"}
+    assert set(end.files) == {"memory.samc", "learner.safetensors", "pictures.npz", "recollection.npz"}
     assert end.record.diagnosis is not None
     assert without_seconds(replace(end.record, diagnosis=None)) == without_seconds(learn(job, None, CPU).record)
 
@@ -454,6 +457,44 @@ def test_a_process_that_dies_costs_nothing_but_time():
     assert len(ends) == 2
 
 
+class OnThreads(LocalProcesses):
+    """Threads instead of processes, whose jobs find memory as long as there are not too many of them."""
+
+    fit: int
+
+    def start_worker(self):
+        ours, theirs = multiprocessing.Pipe()
+
+        def serve():
+            with suppress(EOFError):
+                while True:
+                    job, *_ = pickle.loads(theirs.recv_bytes())
+                    busy = sum(worker.job is not None for worker in self.workers)
+                    self.seen.append(busy)
+                    end = torch.OutOfMemoryError("none left") if busy > self.fit else job.config.seed
+                    theirs.send_bytes(pickle.dumps(("end", end)))
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.terminate, thread.exitcode = (lambda: None), 0
+        thread.start()
+        self.workers.append(local.Worker(thread, ours))
+        return self.workers[-1]
+
+
+@pytest.mark.parametrize(("fit", "lost"), [(5, 0), (2, 0), (1, 0), (0, 1)])
+def test_a_job_that_finds_no_memory_is_learnt_beside_fewer(fit, lost):
+    executor = OnThreads(4, "cpu")
+    executor.fit, executor.seen = fit, []
+    jobs = [tiny(seed=seed) for seed in range(6)]
+    ends = list(executor.run(iter(jobs), None))
+    assert sorted(job.config.seed for job, _ in ends) == list(range(6))
+    if lost:  # alone, none of them finds any
+        assert all(isinstance(end, torch.OutOfMemoryError) for _, end in ends)
+    else:
+        assert all(end == job.config.seed for job, end in ends)
+    assert max(executor.seen) <= 4
+
+
 @pytest.mark.slow
 def test_a_job_whose_processes_die_is_given_up():
     executor = LocalProcesses(1, "cpu", threads=1)
@@ -506,4 +547,4 @@ def test_a_finished_run_needs_no_room_for_temporary_files(monkeypatch, tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
     job = make_job({"model": "er", "n_tasks": 1, "samples_per_task": 10, "lr": 0.01})
     outcome = learn(replace(job, keep_memory=True), None, torch.device("cpu"))
-    assert set(outcome.files) == {"memory.samc", "learner.safetensors"}
+    assert set(outcome.files) == {"memory.samc", "learner.safetensors", "recollection.npz"}

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -11,12 +12,14 @@ from safetensors.numpy import load_file
 from safetensors.numpy import save_file as save_tensors
 
 from memory_makers import SPECS, filled, forged, smooth_images
+from record_makers import record
 from samc.errors import DataError
 from samc.memory import Budget, EpisodicMemory, Selection, full_selection, parse_codec, select
 from samc.memory.audit import audit
 from samc.memory.container import KEY
 from samc.memory.file import container_bytes, load
 from samc.memory.search import RUN, count_runs, distinctive_runs, matching_originals, run_hashes
+from samc.report.lettering import in_lines
 
 MASKED = [spec for spec in SPECS if ("c" in spec and "jpeg" not in spec) or "bitmask" in spec]
 
@@ -357,6 +360,44 @@ def test_a_run_does_not_write_over_a_memory(samc, tmp_path):
     assert code == 2
     assert "here/memory.samc is there already; choose another --out" in err
     assert (tmp_path / "here" / "memory.samc").read_text() == "precious"
+
+
+def test_classes_are_drawn_with_their_names(samc, tmp_path, monkeypatch):
+    from matplotlib.axes import Axes
+
+    captions, text = [], Axes.text
+
+    def noted(axes, x, y, words, **how):
+        captions.append(words)
+        return text(axes, x, y, words, **how)
+
+    monkeypatch.setattr(Axes, "text", noted)
+    memory, _ = filled("raw", (3, 8, 8), tasks=[0], count=3)
+    labels = memory.labels(memory.by_task[0].images).tolist()
+    memory.save(tmp_path / "memory.samc")
+    assert samc("memory", "show", "memory.samc", "--out", "look.png")[0] == 0
+    assert [caption.rpartition("\n")[0] for caption in captions] == [f"class {label}" for label in labels]
+    captions.clear()
+    names = [f"a name of ${number}$, \u732b" for number in range(20)]
+    replace(record(model="er"), class_names=names).save(tmp_path)
+    assert samc("memory", "show", ".", "--out", "look.png")[0] == 0
+    assert [caption.rpartition("\n")[0] for caption in captions] == [
+        rf"a name of \${label}\$," + "\n\u732b" for label in labels
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("cat", "cat"),
+        ("African hunting dog", "African hunting\ndog"),
+        ("a very long name of a very small beetle", "a very long\nname of a very…"),
+        ("$x$\x1b", r"\$x\$\x1b"),
+        ("x" * 40, "x" * 15 + "\n" + "x" * 14 + "…"),
+    ],
+)
+def test_a_name_has_so_many_lines(name, lines):
+    assert in_lines(name, 15) == lines
 
 
 @pytest.mark.slow

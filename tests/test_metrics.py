@@ -26,6 +26,25 @@ def test_forgetting_is_not_minus_bwt_where_a_task_first_improved():
     assert metrics.forgetting(matrix) == pytest.approx(0.15)
 
 
+BETWEEN = [[[0.1], [0.2]], [[0.3, 0.1], [0.65, 0.2]], [[0.75, 0.7, 0.1], [0.6, 0.5, 0.9]]]
+# tests within tasks 1, 2, 3, of the tasks up to each
+
+
+def test_the_stability_gap_by_hand():
+    """Task 1 falls to 0.3 between 0.9 and 0.7, and to 0.6 between 0.7 and 0.8; task 2 to 0.5 between 0.8 and 0.6."""
+    assert metrics.stability_gap(MATRIX, BETWEEN) == pytest.approx(((0.7 - 0.3) + (0.7 - 0.6) + (0.6 - 0.5)) / 3)
+    assert metrics.lowest_accuracy(MATRIX, BETWEEN) == pytest.approx((0.3 + 0.5) / 2)
+
+
+def test_without_tests_between_there_is_no_gap():
+    assert metrics.stability_gap(MATRIX, [[], [], []]) == 0
+    assert metrics.lowest_accuracy(MATRIX, [[], [], []]) == pytest.approx((0.7 + 0.6) / 2)
+    assert metrics.stability_gap([[0.2], [0.9]], [[[0.5]]]) == 0
+    assert metrics.lowest_accuracy([[0.2], [0.9]], [[[0.5]]]) == pytest.approx(0.9)
+    # an accuracy that only rises between two tests falls below neither
+    assert metrics.stability_gap(MATRIX, [[], [[0.95, 0.1]], []]) == 0
+
+
 def test_one_task_transfers_nothing():
     matrix = [[0.2], [0.9]]
     assert metrics.average_accuracy(matrix) == 0.9

@@ -402,7 +402,7 @@ def test_batches_may_be_pairs_or_dicts_of_tensors_or_arrays():
 
 
 X, Y = random_batch(6)
-EXPECTED = r"; expected pairs \(image, label\), or dicts with one of image, x, pixel_values and one of label, y, lab"
+EXPECTED = r"; expected pairs \(image, label\), or dicts with one of image, x, pixel_values, img and one of label"
 
 
 @pytest.mark.parametrize(
@@ -592,3 +592,56 @@ def test_the_network_is_in_the_fingerprint_unless_it_is_the_papers():
     record = run([(X, Y)], Listener(backbone_name="vit-tiny"))
     assert record.fingerprint["backbone"] == "vit-tiny"
     assert record.fingerprint["normalisation"] == "pixels / 255"
+
+
+class TestCut:
+    """One Dataset of all classes, cut into tasks."""
+
+    @pytest.fixture
+    def parts(self):
+        x = torch.arange(40, dtype=torch.uint8)[:, None, None, None].expand(40, 3, 6, 6)
+        return TensorDataset(x, torch.arange(40) % 4), TensorDataset(x[:8] + 100, torch.arange(8) % 4)
+
+    def test_a_dataset_and_its_test_are_cut_by_class(self, parts):
+        stream = stream_of(parts, n_tasks=2, class_order=[3, 0, 1, 2], seed=5, name="mine")
+        assert (stream.name, stream.task_classes) == ("mine", ((3, 0), (1, 2)))
+        assert stream[0].x[:, 0, 0, 0].tolist() == [row for row in range(40) if row % 4 in (0, 3)]
+        assert stream[1].test_x[:, 0, 0, 0].tolist() == [101, 102, 105, 106]
+        assert {task.seed for task in stream} == {5}
+        record = samc.run(stream, samc.ER(image_shape=(3, 6, 6), backbone="mlp"))
+        assert record.fingerprint["training_images"] == [20, 20]
+
+    def test_arrays_are_cut_alike_and_without_a_test_every_fifth_image_is_one(self, parts):
+        (x, y), (test_x, test_y) = (dataset.tensors for dataset in parts)
+        alike = stream_of((x.numpy(), y.numpy(), test_x, test_y), n_tasks=2)
+        for one, other in zip(alike, stream_of(parts, n_tasks=2), strict=True):
+            assert torch.equal(one.x, other.x)
+            assert torch.equal(one.test_x, other.test_x)
+        alone = stream_of(parts[0], classes_per_task=2, samples_per_task=3)
+        assert [(len(task.x), len(task.test_x)) for task in alone] == [(3, 4), (3, 4)]
+
+    def test_names_are_given_or_those_of_the_dataset_and_labels_may_have_gaps(self, parts):
+        x, y = parts[0].tensors
+        dataset = TensorDataset(x, 10 * y)
+        assert stream_of(dataset, n_tasks=2).class_names == ("0", "10", "20", "30")
+        dataset.classes = [f"number {label}" for label in range(31)]
+        assert stream_of(dataset, n_tasks=2).class_names == ("number 0", "number 10", "number 20", "number 30")
+        named = stream_of(parts[0], n_tasks=2, class_names=["a", "b", "c", "d"])
+        assert named.class_names == ("a", "b", "c", "d")
+        with pytest.raises(DataError, match="class_names has 2 names, and label 3 none"):
+            stream_of(parts[0], n_tasks=2, class_names=["a", "b"])
+
+    def test_normalised_images_are_turned_back(self, parts):
+        x, y = parts[0].tensors
+        dataset = TensorDataset((x / 255 - 0.5) / 0.25, y)
+        stream = stream_of(dataset, n_tasks=1, mean=0.5, std=0.25)
+        assert stream[0].x[:, 0, 0, 0].tolist() == [row for row in range(40) if row % 20 < 16]
+
+    def test_what_cannot_be_cut_is_one_line(self, parts):
+        with pytest.raises(DataError, match=r"put the TensorDataset into a list, or have it cut: n_tasks=5"):
+            stream_of(parts[0])
+        for strange in ([parts[0]] * 3, DataLoader(parts[0]), "mnist", [1, 2]):
+            with pytest.raises(DataError, match="what is cut into tasks is one Dataset"):
+                stream_of(strange, n_tasks=2)
+        with pytest.raises(ConfigError, match="can be cut into 1 to 4 tasks"):
+            stream_of(parts[0], n_tasks=9)

@@ -28,7 +28,7 @@ KEYS = {
     "seconds",
     "config",
 }
-KEYS |= {"fingerprint", "versions", "device"}
+KEYS |= {"fingerprint", "versions", "device", "class_names"}
 PAPER = {"replay": "gem", "codec": "coo", "threshold": 0.7, "completion": "telea+autoencoder", "lr": 0.1, **PLAIN_CONE}
 # SAMC as in the paper, in true bytes: a run of it has every phase
 

@@ -12,13 +12,18 @@ import samc
 from samc.errors import DataError
 from samc.learners import LEARNERS
 from samc.protocol import run
-from samc.report.comparison import MethodRow, comparison_tables, load_records, method_rows
+from samc.report.comparison import MethodRow, comparison_tables, method_rows
+from samc.report.found import find_runs
 from samc.report.measures import just_learnt_percent, percent
 from samc.report.numbers import format_mean
 from samc.report.tables import markdown_grid, to_rich
 from toys import coloured_squares
 
 ROOT = Path(samc.__file__).parents[2]
+
+
+def records_in(folder):
+    return [found.record for found in find_runs([folder])]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +73,7 @@ def test_of_two_equal_runs_the_later_counts_and_another_machine_is_another_row(r
 @pytest.mark.parametrize("folder", [folder.name for folder in (ROOT / "results").iterdir()])
 def test_every_record_of_the_repository_can_be_reported(folder):
     console = Console(width=80, file=io.StringIO(), markup=False)
-    for table in comparison_tables(load_records(ROOT / "results" / folder)):
+    for table in comparison_tables(records_in(ROOT / "results" / folder)):
         assert markdown_grid(table).count("\n") == len(table.rows) + 1
         console.print(to_rich(table))
         words = console.file.getvalue().split()
@@ -79,7 +84,7 @@ def test_every_record_of_the_repository_can_be_reported(folder):
 def test_a_run_from_python_can_be_reported(tmp_path):
     made = run(coloured_squares(per_class=4), samc.GEM(6, (3, 12, 12), seed=3))
     made.save(tmp_path)
-    (table,) = comparison_tables(load_records(tmp_path))
+    (table,) = comparison_tables(records_in(tmp_path))
     assert table.cells()[0][:2] == ["gem", "3"]
 
 
@@ -91,14 +96,14 @@ def test_a_mean_is_shown_with_its_deviation_where_there_is_one():
 
 def test_a_folder_without_runs(tmp_path):
     with pytest.raises(DataError, match=r"holds no record\.json; name the folder of some runs"):
-        load_records(tmp_path)
+        records_in(tmp_path)
 
 
 def shown_and_made(page, folder):
     """The table that a page shows of a folder of results, and the one that their records give."""
     text = (ROOT / "docs" / page).read_text()
     start = text.index(f"<!-- table: {folder} -->") + len(f"<!-- table: {folder} -->")
-    (made,) = comparison_tables(load_records(ROOT / "results" / folder))
+    (made,) = comparison_tables(records_in(ROOT / "results" / folder))
     return text[start : text.index("<!-- end of table -->", start)].strip(), markdown_grid(made)
 
 
@@ -117,7 +122,7 @@ def test_tables_of_the_documents_are_made_from_their_records(page, folder):
 
 def test_on_the_embedded_stream_every_method_learns_replay_helps_and_joint_is_the_ceiling():
     """Joint is the ceiling of methods that answer by their network; an average of it is steadier than any of them."""
-    ((_, rows),) = method_rows(load_records(ROOT / "results" / "split-synthetic")).items()
+    ((_, rows),) = method_rows(records_in(ROOT / "results" / "split-synthetic")).items()
     assert {row.records[0].config["model"] for row in rows} == set(LEARNERS)
     assert all(len(row.records) == 3 for row in rows)
     assert all(row.over_seeds(just_learnt_percent).mean >= 25 + 15 for row in rows)

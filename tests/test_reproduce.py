@@ -15,7 +15,7 @@ from samc.experiments import local
 from samc.experiments.items import ALL, ITEMS, select_items
 from samc.experiments.jobs import learn
 from samc.experiments.record_store import RecordStore
-from samc.experiments.specification import EMBEDDED, STREAMS
+from samc.experiments.specification import DOMAIN_STREAMS, EMBEDDED, STREAMS
 
 RUN = ("reproduce", "first-task", "--quick", "--models", "finetune", "--seeds", "0-2", "--device", "cpu", "--jobs", "2")
 
@@ -46,6 +46,11 @@ def records(folder):
     return sorted(path.parent.name for path in folder.rglob("record.json") if path.stat().st_size)
 
 
+def content(folder):
+    """Every file with its bytes and the time that it was written at."""
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
+
+
 def table(folder):
     return (folder / "first-task.csv").read_bytes()
 
@@ -54,8 +59,8 @@ def table(folder):
 def test_every_item_knows_its_runs():
     for item in ITEMS.values():
         full, quick = item.jobs(), item.jobs(quick=True)
-        assert {stream for stream, _, _ in full} <= set(STREAMS)
-        assert {stream for stream, _, _ in quick} == {EMBEDDED}
+        assert {stream for stream, _, _ in full} <= {*STREAMS, *DOMAIN_STREAMS}
+        assert {stream for stream, _, _ in quick} == {item.embedded}
         assert all(job.config.samples_per_task is None for job in full.values())
         assert {label for _, label, _ in quick} or item.name == "grid"
     assert len(ITEMS["table1"].jobs(["split-cifar100"])) == 15 * 5
@@ -206,13 +211,32 @@ def test_two_commands_share_a_folder_and_the_work(undisturbed, tmp_path):
 
 @pytest.mark.slow
 def test_the_page_of_results(command, undisturbed, tmp_path):
+    before = content(undisturbed)
     code, out, err = command("results", undisturbed, "--quick", "--page", tmp_path / "docs" / "results.md")
-    assert (code, err) == (0, "")
+    assert (code, err, out) == (0, "", f"{tmp_path / 'docs' / 'results.md'}\n")
+    assert content(undisturbed) == before
     page = (tmp_path / "docs" / "results.md").read_text()
     assert "first-task.png" in page
     assert "## Not run yet" in page
     assert "`samc reproduce table2 --quick` |" in page
-    assert out.rstrip().endswith("results.md")
     code, _, err = command("results", tmp_path, "--page", tmp_path / "page.md")
     assert code == 2
     assert "holds no run of an item" in err
+
+
+@pytest.mark.slow
+def test_without_a_page_tables_and_figures_are_written_again(command, undisturbed, tmp_path, monkeypatch):
+    store = tmp_path / "store"
+    shutil.copytree(undisturbed, store)
+    monkeypatch.chdir(tmp_path)
+    (store / "first-task.png").unlink()
+    assert command("results", store, "--quick", "--page", "page.md")[0] == 0
+    assert "first-task.png has not been drawn" in (tmp_path / "page.md").read_text()
+    code, out, _ = command("results", store, "--quick")
+    assert code == 0
+    assert (store / "first-task.png").exists()
+    assert out.splitlines()[-1] == "docs/results.md"
+    assert "](../store/first-task.png)" in (tmp_path / "docs" / "results.md").read_text()
+    (tmp_path / "file").touch()
+    code, _, err = command("results", store, "--quick", "--page", "file/page.md")
+    assert (code, err) == (2, "samc: cannot write file/page.md: File exists; choose another --page\n")

@@ -520,6 +520,9 @@ def test_the_page_shows_what_a_store_holds_and_lists_what_it_does_not(tmp_path):
     for (_, variant, seed), job in ITEMS["table1"].jobs(["split-cifar100"]).items():
         if variant.label in ("samc, from the stream alone", "gem") and seed < 4:
             store.keep(job, Outcome(of_job(job, 0.5 + 0.01 * seed, seconds={"total": 90.0})))
+    assert "first-task.png has not been drawn" in results_page(store, link="results/")
+    for name in ("first-task", "threshold", "memory-size", "frontier"):
+        (tmp_path / f"{name}.png").touch()
     text = results_page(store, link="results/")
     assert text == results_page(store, link="results/")
     assert text.startswith("# Results\n")

@@ -452,7 +452,7 @@ def test_eecs_decay_is_the_share_of_accuracy_that_painting_costs(monkeypatch):
     subject.observe(task.x, task.y, 0)
     labels = iter([task.y, None])
 
-    def predict(x, number):
+    def answers(x, number):
         y = next(labels)
         y = subject.paint(0, samc.streams.base.generator(9)).y * 0 + painted[0].y if y is None else y
         return torch.where(torch.arange(len(y)) < right[len(y)], y, 1 - y)
@@ -460,7 +460,7 @@ def test_eecs_decay_is_the_share_of_accuracy_that_painting_costs(monkeypatch):
     painted: list[Batch] = []
     paint = subject.paint
     monkeypatch.setattr(subject, "paint", lambda *a: painted.append(paint(*a)) or painted[0])
-    monkeypatch.setattr(subject, "predict", predict)
+    monkeypatch.setattr(subject, "answers", answers)
     subject.end_task(task)
     assert subject.decay == {0: pytest.approx(1 - 0.6 / 0.8)}
 

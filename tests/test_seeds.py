@@ -3,15 +3,16 @@
 import io
 import json
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 
-from samc.cli import run as cli_run
+from samc.cli import learning
+from samc.cli.drawing import Terminal
 from samc.cli.progress import bar_watcher, live_progress
 from samc.cli.seeds import parse_seeds
 from samc.engine import Engine, flat_parameters
@@ -109,7 +110,7 @@ def test_side_by_side_the_records_are_the_same(samc, tmp_path, monkeypatch, mode
     """As on a GPU, in processes of their own; here they are told to use as many threads as this one."""
     how = ("run", "--model", *model, *QUICK, "--seeds", "0-2")
     assert samc(*how, "--out", "alone")[0] == 0
-    monkeypatch.setitem(cli_run.AT_ONCE, "cpu", 3)
+    monkeypatch.setitem(learning.AT_ONCE, "cpu", 3)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     assert samc(*how, "--out", "together")[0] == 0
     for seed in range(3):
@@ -130,8 +131,10 @@ def test_without_a_place_the_folder_is_named_by_the_seeds(samc, tmp_path):
     assert samc("run", "--model", "finetune", *QUICK, "--seeds", "1-2")[0] == 0
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name.startswith("tiny-finetune-seeds1-2-")
+    kept = ("learner.safetensors", "progress.jsonl", "record.json")
     assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*.*")) == [
-        f"seed{seed}/{name}" for seed in (1, 2) for name in ("learner.safetensors", "record.json")
+        "report.html",
+        *(f"seed{seed}/{name}" for seed in (1, 2) for name in kept),
     ]
     code, out, _ = samc("report", "runs", "--markdown")
     assert code == 0
@@ -186,12 +189,12 @@ def test_a_finished_seed_outlives_an_interrupt(samc, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_all_seeds_share_one_display():
-    console = Console(file=io.StringIO(), force_terminal=True, width=160)
+    console = Terminal(file=io.StringIO(), force_terminal=True, width=160)
     stream = coloured_squares(per_class=10)
     with live_progress(console) as progress:
         for watcher in [bar_watcher(progress, f"gem, seed {seed}") for seed in (0, 1)]:
             run(stream, GEM(6, (3, 12, 12)), watchers=[watcher])
         assert progress.finished
     shown = console.file.getvalue()
-    assert "gem, seed 0  ACC so far" in shown
-    assert "gem, seed 1  ACC so far" in shown
+    for seed in (0, 1):
+        assert re.search(rf"gem, seed {seed} .*task 3/3  step \d+/\d+  ACC \d", shown)

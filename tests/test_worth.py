@@ -58,7 +58,8 @@ def table(path):
 
 
 def test_they_are_asked_for_by_name():
-    assert set(BY_NAME) == {"variants", "parts", "released", "frontier", "saliency", "grid"}
+    scenarios = {"class-incremental", "domain-incremental"}
+    assert set(BY_NAME) == {"variants", "parts", "released", "frontier", "saliency", "grid"} | scenarios
     assert not set(ALL) & set(BY_NAME)
 
 
@@ -236,6 +237,8 @@ def test_the_page_shows_figure_and_table(tmp_path):
     store = RecordStore(tmp_path)
     job = next(iter(ITEMS["frontier"].jobs(models=["joint"]).values()))
     store.keep(job, Outcome(of_job(job, 0.7)))
+    assert "frontier.png has not been drawn" in results_page(store)
+    (tmp_path / "frontier.png").touch()
     page = results_page(store, link="there/")
     assert page.index("![ACC by bytes per task](there/frontier.png)") < page.index("### frontier, split-cifar100")
     assert f"| joint: every image kept | {'– | ' * len(BUDGETS)}70.00 (1 of 3) |" in page

@@ -15,6 +15,7 @@ __version__ = VERSION
 
 if TYPE_CHECKING:
     from samc import streams
+    from samc.avalanche import from_avalanche as from_avalanche
     from samc.errors import UserError
     from samc.learners import AGEM, DER, EBM, EEC, ER, EWC, GEM, LEARNERS, MER, SAMC, Finetune, ICaRL, Joint, LwF
     from samc.learners import load as load
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
     from samc.memory import EpisodicMemory as Memory
     from samc.protocol import run
     from samc.record import RunRecord
+    from samc.report.explanation import explain
     from samc.streams import Stream, Task
 
 HOMES = {
+    "samc.avalanche": ("from_avalanche",),
     "samc.learners": (
         "AGEM", "DER", "EBM", "EEC", "ER", "EWC", "GEM", "LEARNERS", "MER", "SAMC", "Finetune", "ICaRL", "Joint", "LwF",
         "load",
@@ -35,6 +38,7 @@ HOMES = {
     "samc.memory": ("EpisodicMemory", "Memory"),
     "samc.protocol": ("run",),
     "samc.record": ("RunRecord",),
+    "samc.report.explanation": ("explain",),
     "samc.streams": ("Stream", "Task", "stream_of"),
 }  # fmt: skip
 HOME_OF = {name: home for home, names in HOMES.items() for name in names}
@@ -77,6 +81,7 @@ __all__ = [
     "Task",
     "UserError",
     "__version__",
+    "explain",
     "export",
     "load",
     "run",

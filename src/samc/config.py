@@ -25,6 +25,8 @@ LARGEST_NUMBER = 2**63 - 1
 LARGEST_FLOAT = 3.4e38
 # that networks compute with
 PRESETS = "presets.yaml"
+ROTATED, DOMAINS = "rotated-", "-domains"
+# what the name of a stream begins or ends with that is made of another one's images
 ANY_STREAM = "any"
 Group = Literal["what to learn", "memory", "method", "run"]
 Number = int | float
@@ -136,7 +138,9 @@ class RunConfig(Terms):
     model: str = setting("samc", "the method; samc models lists them", group="what to learn")
     dataset: str = setting(
         "split-synthetic",
-        "split-synthetic, split-cifar10, split-cifar100, split-mini-imagenet, npz:PATH or folder:PATH",
+        "split-synthetic, split-cifar10, split-cifar100, split-mini-imagenet, split-mnist, split-tiny-imagenet, "
+        "core50-nc, npz:PATH, folder:PATH, torchvision:NAME or hf:NAME; of the same classes in every task "
+        "split-cifar100-domains, permuted-mnist, core50, or any of the others with rotated- before it",
         group="what to learn",
     )
     preset: str = setting(
@@ -154,7 +158,11 @@ class RunConfig(Terms):
     )
     class_order: str = setting("natural", "natural, shuffled, or class numbers like 3,1,2", group="what to learn")
     image_size: int | None = setting(
-        None, "resize your own images to this many pixels per side", least=1, most=LARGEST_IMAGE, group="what to learn"
+        None,
+        "resize your own images, and core50's, to this many pixels per side",
+        least=1,
+        most=LARGEST_IMAGE,
+        group="what to learn",
     )
     tested_on: str = setting(
         "test",
@@ -164,6 +172,9 @@ class RunConfig(Terms):
     )
     n_epochs: int = setting(1, "passes over each task's images", least=1, group="what to learn")
     batch_size: int = setting(10, "images per step", least=1, group="what to learn")
+    test_every: int = setting(
+        0, "test after so many steps within tasks too, for the stability gap; 0: after tasks only", least=0, group="run"
+    )
     seed: int = setting(0, "orders the images, starts the network, draws samples", least=0, most=2**63 - 1, group="run")
     settings: Settings = field(default_factory=Settings)
 
@@ -184,7 +195,7 @@ class RunConfig(Terms):
 def resolve(given: Mapping[str, Any], method: type[Settings]) -> tuple[RunConfig, dict[str, Any]]:
     """Flags over preset over defaults; returns the config and what the preset contributed."""
     base = RunConfig(**{name: value for name, value in given.items() if name in RunConfig.names()})
-    values = preset_values(base.preset, base.dataset, base.model)
+    values = preset_values(base.preset, base.dataset, base.model, given.get("scenario"))
     terms = {name: value for name, value in values.items() if name in RunConfig.names() and name not in given}
     own = {name: value for name, value in given.items() if name not in RunConfig.names() or name in method.names()}
     settings = method.made(own, base.model, {name: value for name, value in values.items() if name in method.names()})
@@ -291,35 +302,39 @@ def described_settings(settings: type[Settings]) -> str:
 
 @cache
 def presets() -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
-    """Preset, stream, method, setting: its value, and the grid that it was chosen from."""
+    """Preset, stream (in a scenario), method, setting: its value, and the grid that it was chosen from."""
     return yaml.safe_load(files("samc").joinpath(PRESETS).read_text())
 
 
-def preset_values(preset: str, dataset: str | None, model: str) -> dict[str, Any]:
-    """What a preset sets for a method on a stream, or, with None, on any."""
+def preset_values(preset: str, dataset: str | None, model: str, scenario: str | None = None) -> dict[str, Any]:
+    """What a preset sets for a method on a stream, or, with None, on any; what it has for the scenario goes first."""
     if preset not in ("auto", "none", *presets()):
         raise unknown("preset", preset, ("auto", "none", *presets()))
     # what is made for the embedded stream; else the best that was measured for our own method, the paper's for rivals
     auto = ("embedded", "best", "paper") if model == RunConfig.model else ("embedded", "paper")
     order = {"auto": auto, "best": ("best", "paper"), "text": ("text", "paper"), "none": ()}.get(preset, (preset,))
+    streams = [dataset.removeprefix(ROTATED).removesuffix(DOMAINS) if dataset else ANY_STREAM, ANY_STREAM]
     for name in order:
-        for stream in (dataset, ANY_STREAM):
-            if model in presets()[name].get(stream or ANY_STREAM, {}):
-                entries = presets()[name][stream or ANY_STREAM][model]
+        for stream in (*(f"{stream}/{scenario}" for stream in streams), *streams):
+            if model in presets()[name].get(stream, {}):
+                entries = presets()[name][stream][model]
                 return {setting: entry["value"] for setting, entry in entries.items()}
     named = any(model in methods for name in order for methods in presets()[name].values())
-    if preset in ("auto", "none") or (not named and any(dataset in presets()[name] for name in order)):
+    if preset in ("auto", "none") or (not named and any(streams[0] in presets()[name] for name in order)):
         return {}
     where = (
-        f"{dataset}; it has {', '.join(presets()[preset])}" if dataset else f"{model} on any stream; name one, such as "
+        f"{dataset}; it has {', '.join(name for name in presets()[preset] if '/' not in name)}"
+        if dataset
+        else f"{model} on any stream; name one, such as "
     )
     raise ConfigError(f"preset {preset!r} has no values for {where}" + ("" if dataset else f"{preset}:split-cifar100"))
 
 
-def named_preset(text: str, model: str) -> dict[str, Any]:
+def named_preset(text: str, model: str, scenario: str | None = None) -> dict[str, Any]:
     """What a constructor's preset sets: paper, or paper:split-cifar10 for the values of one stream."""
     name, _, stream = text.partition(":")
-    streams = dict.fromkeys(known for preset in presets().values() for known in preset if known != ANY_STREAM)
+    named = (known.partition("/")[0] for preset in presets().values() for known in preset)
+    streams = dict.fromkeys(known for known in named if known != ANY_STREAM)
     if stream and stream not in streams:
         raise unknown("stream of a preset", stream, streams)
-    return preset_values(name, stream or None, model)
+    return preset_values(name, stream or None, model, scenario)

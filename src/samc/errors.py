@@ -28,6 +28,11 @@ def shortened(text: str, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else f"{text[:half]} ... {text[-half:]}"
 
 
+def one_line(error: BaseException) -> str:
+    """What an error of another's says, short enough to be quoted."""
+    return " ".join(str(error).split())[:200]
+
+
 class UserError(ValueError):
     """The command line prints the message alone and exits with 2; from Python it is a ValueError."""
 

@@ -149,7 +149,11 @@ def link_free_name(path: Path, temporary: Path) -> None:
         raise
     except OSError:  # a file system without hard links: an empty file takes the name first
         path.touch(exist_ok=False)
-        os.replace(temporary, path)
+        try:
+            os.replace(temporary, path)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def folders_with(name: str, folder: Path) -> list[Path]:

@@ -12,19 +12,23 @@ from torch import Tensor
 from samc import metrics
 from samc.checkpoints import EVERY, Checkpoints
 from samc.clock import Clock
-from samc.config import RunConfig
+from samc.config import RunConfig, check_setting
 from samc.health import ChanceWatch, LossMonitor
 from samc.learners.base import Learner, StepStats
 from samc.learners.saving import FILE as LEARNER
+from samc.learners.scenario import Scenario
+from samc.learners.settings import NetworkSettings
 from samc.memory.file import FILE as MEMORY
 from samc.record import RunRecord, claimed_folder, describe_device, versions
 from samc.resuming import Going, SoFar, stream_terms
 from samc.stopping import Request, signals_noted
 from samc.streams.base import Stream, Task
+from samc.streams.names import class_names
 from samc.streams.own_data import check_normalisation, stream_of
 from samc.streams.pixels import Normalisation
 from samc.streams.task import ArrayTask
 
+SHARED_HEAD = "one for all classes seen, no task at test"
 DEFAULT_BACKBONE = "reduced-resnet18"
 # the paper's network, which a fingerprint leaves unsaid
 
@@ -50,6 +54,7 @@ def run(
     *,
     batch_size: int = RunConfig.batch_size,
     n_epochs: int = RunConfig.n_epochs,
+    test_every: int = RunConfig.test_every,
     watchers: Sequence[Watcher] = (),
     config: dict[str, Any] | None = None,
     folder: str | Path | None = None,
@@ -61,16 +66,19 @@ def run(
     those, or tuples of arrays, as in `samc.streams.stream_of`. The batches of a DataLoader keep their own order and
     size, whatever `batch_size` is. Where the learner has a `mean` and a `std`, float images are taken for images that
     were normalised with them; uint8 images are not.
+    With `test_every` the tasks so far are also tested after so many steps within each, for `record.stability_gap`.
     `config` is written into the record, with what the run itself shows.
     With a `folder`, the state is saved there as learning goes on (`checkpoint_every` so many steps, as 500, or seconds,
     as 60s): the same call goes on where a run was stopped, and its end leaves record, memory and learner there.
     """
     if folder is None:
-        return learn_stream(stream, learner, batch_size, n_epochs, watchers, config)
+        return learn_stream(stream, learner, batch_size, n_epochs, watchers, config, test_every=test_every)
     folder = Path(folder)
     with claimed_folder(folder):
         checkpoints = Checkpoints(folder, checkpoint_every)
-        record = learn_stream(stream, learner, batch_size, n_epochs, watchers, config, checkpoints)
+        record = learn_stream(
+            stream, learner, batch_size, n_epochs, watchers, config, checkpoints, test_every=test_every
+        )
         if hasattr(learner, "memory"):
             learner.memory.save(folder / MEMORY, replace=True)
         if hasattr(learner, "save"):
@@ -91,39 +99,48 @@ def learn_stream(
     watchers: Sequence[Watcher] = (),
     config: dict[str, Any] | None = None,
     checkpoints: Checkpoints | None = None,
+    so_far: SoFar | None = None,
+    test_every: int = RunConfig.test_every,
 ) -> RunRecord:
-    """The loop itself; with checkpoints it goes on from the last of them, and leaves them where they are."""
+    """The loop itself; with checkpoints it goes on from the last of them, and leaves them where they are.
+
+    `so_far` is what another run has learnt and measured of the stream's first tasks.
+    """
     normalised: dict[str, Any] = {name: getattr(learner, name, None) for name in ("mean", "std")}
     stream = stream_of(stream, seed=getattr(learner, "seed", None) or 0, **normalised)
     check_normalisation(stream, Normalisation.of(**normalised))
     clock = Clock(getattr(learner, "device", torch.device("cpu")))
-    steps = [task.steps(batch_size, n_epochs) for task in stream]
+    so_far = so_far or SoFar()
+    left = stream.tasks[so_far.task :]
+    steps = [0] * so_far.task + [task.steps(batch_size, n_epochs) for task in left]
     config = config or described(learner)
     for watcher in watchers:
         watcher.begin(stream, learner, steps)
+    check_setting(RunConfig, "test_every", test_every)
     terms = {"config": config, "stream": stream_terms(stream, steps), "batch_size": batch_size, "epochs": n_epochs}
+    terms |= {"test_every": test_every} if test_every else {}
     with signals_noted() if checkpoints else nullcontext(Request()) as request:
-        going = Going(stream, learner, clock, watchers, terms, checkpoints, request)
-        so_far, monitor = going.so_far, LossMonitor(learner)
+        going = Going(stream, learner, clock, watchers, terms, checkpoints, request, so_far)
+        monitor = LossMonitor(learner)
         if not going.resume():
-            for task in stream:
-                learner.declare(task.id, task.classes)  # the untrained row needs to know what there is to choose from
+            for number, classes in scenario_of(learner).declared((task.id, task.classes) for task in left):
+                learner.declare(number, classes)  # the untrained row needs to know what there is to choose from
             if hasattr(learner, "expect"):  # a learner of one's own need not have it
-                learner.expect(task.x.numpy() for task in stream if isinstance(task, ArrayTask))
-            untrained, so_far.test_images = evaluate(stream, learner, 0, clock, watchers, going.stop_if_told)
-            so_far.matrix = [untrained]
+                learner.expect(task.x.numpy() for task in left if isinstance(task, ArrayTask))
+            first, counts = evaluate(stream, learner, so_far.task, clock, watchers, going.stop_if_told)
+            so_far.matrix, so_far.test_images = [*so_far.matrix, [*first]], counts
         for number, task in enumerate(stream):
             if number < so_far.task:
                 continue
             if not so_far.ended:
-                learn_task(task, learner, batch_size, n_epochs, steps[number], watchers, going, monitor)
+                learn_task(task, learner, batch_size, n_epochs, steps[number], watchers, going, monitor, test_every)
             accuracies, _ = evaluate(stream, learner, number + 1, clock, watchers, going.stop_if_told)
             so_far.evaluated(accuracies)
             going.task_ended()
     memory = learner.memory_report()
     seconds = going.seconds()  # waits for the device, so that the total is a true one
     matrix, batch_sizes = so_far.matrix, so_far.batch_sizes
-    counts = {
+    shown = {
         "training_images": so_far.training_images,
         "test_images": so_far.test_images,
         "batch_size": batch_sizes[0] if len(set(batch_sizes)) == 1 else batch_sizes,
@@ -134,22 +151,25 @@ def learn_stream(
         fwt=metrics.forward_transfer(matrix),
         forgetting=metrics.forgetting(matrix),
         accuracy_matrix=matrix,
-        first_task_curve=[row[0] for row in matrix[1:]],
+        first_task_curve=metrics.as_matrix(matrix)[1:, 0].tolist(),
         memory=memory,
         seconds=seconds,
         config=config,
-        fingerprint=fingerprint(stream, learner, n_epochs, counts, config, memory),
+        fingerprint=fingerprint(stream, learner, n_epochs, shown, config, memory),
         versions=versions(),
         device=describe_device(getattr(learner, "device", torch.device("cpu"))),
-        notes=chance_notes(stream, learner, so_far) or None,
+        notes=chance_notes(left, learner, so_far) or None,
+        class_names=list(names) if (names := class_names(stream)) else None,
+        between=so_far.between + [[]] * (len(stream) - len(so_far.between)) if test_every else None,
     )
 
 
-def chance_notes(stream: Stream, learner: Learner, so_far: SoFar) -> list[str]:
-    """On tasks that were known no better than by chance when they had just been learnt."""
+def chance_notes(tasks: Sequence[Task], learner: Learner, so_far: SoFar) -> list[str]:
+    """On those of the last tasks that were known no better than by chance when they had just been learnt."""
     chance = ChanceWatch(learner)
-    for number, task in enumerate(stream):
-        chance.tested(task, so_far.matrix[number + 1][number], so_far.test_images[number])
+    tested = metrics.just_learnt(so_far.matrix)[-len(tasks) :], so_far.test_images[-len(tasks) :]
+    for task, accuracy, count in zip(tasks, *tested, strict=True):
+        chance.tested(task, float(accuracy), count)
     return chance.notes()
 
 
@@ -162,23 +182,29 @@ def learn_task(
     watchers: Sequence[Watcher],
     going: Going,
     monitor: LossMonitor,
+    test_every: int,
 ) -> None:
     """Every batch of a task, or those that are left of it, and its end."""
     so_far, monitor.number = going.so_far, going.so_far.batch
-    if not so_far.batch:
+    told = scenario_of(learner).told
+    if told and not so_far.batch:
         learner.begin_task(task)
     for number, (x, y) in enumerate(going.batches(task, batch_size, n_epochs), start=so_far.batch):
         for watcher in watchers:
             watcher.before_step(task, number, x, y)
-        stats = learner.observe(x, y, task.id)
+        stats = learner.observe(x, y, task.id if told else None)
         monitor.step(task.id, stats.loss)
         for watcher in watchers:
             watcher.step(task, number, x, stats)
         so_far.stepped(task, x, y)
         if number + 1 < steps:  # after a task's last step its end comes first: methods learn there from what they hold
+            if test_every and not (number + 1) % test_every:
+                begun = going.stream.tasks[: so_far.task + 1]
+                so_far.tested(evaluate(begun, learner, len(begun), going.clock, (), lambda: None)[0])
             going.stepped()
     monitor.end_task(task.id)
-    learner.end_task(task)
+    if told:
+        learner.end_task(task)
     task.release()
     so_far.learnt(n_epochs, None if task.own_batch_size else batch_size)
 
@@ -194,7 +220,7 @@ def described(learner: Learner) -> dict[str, Any]:
 
 
 def evaluate(
-    stream: Stream,
+    tasks: Iterable[Task],
     learner: Learner,
     tasks_learnt: int,
     clock: Clock,
@@ -203,21 +229,29 @@ def evaluate(
 ) -> tuple[list[float], list[int]]:
     """Accuracy on every task's test images, as fractions, and how many images these are.
 
-    `between` is called before each task.
+    `between` is called before each task. Where no class is known before it comes, nothing is right before the first.
     """
-    accuracies, counts = [], []
-    for task in stream:
+    accuracies, counts, scenario = [], [], scenario_of(learner)
+    knows_none = scenario.open and not tasks_learnt
+    for task in tasks:
         between()
         right, count = 0, 0
         with clock("evaluation"):
             for x, y in task.test_batches():
-                right += int((learner.predict(x, task.id) == y.to(x.device)).sum())
                 count += len(y)
+                if not knows_none:
+                    answers = learner.predict(x, None if scenario.one_head else task.id)
+                    right += int((answers == y.to(x.device)).sum())
         accuracies.append(right / count)
         counts.append(count)
     for watcher in watchers:
         watcher.evaluated(tasks_learnt, accuracies)
     return accuracies, counts
+
+
+def scenario_of(learner: Learner) -> Scenario:
+    """A learner of one's own that says none is told of tasks, and asked with them."""
+    return getattr(learner, "scenario", Scenario(NetworkSettings.scenario, NetworkSettings.boundaries))
 
 
 def fingerprint(
@@ -231,7 +265,7 @@ def fingerprint(
     """The terms of the comparison. Two records may stand in one column only if all of this is equal."""
     normalisation = Normalisation.of(getattr(learner, "mean", None), getattr(learner, "std", None))
     backbone = getattr(learner, "backbone_name", DEFAULT_BACKBONE)
-    in_bytes = config.get("memory_bytes")
+    in_bytes, scenario = config.get("memory_bytes"), scenario_of(learner)
     return {
         "stream": stream.name,
         "source": stream.source,
@@ -240,11 +274,12 @@ def fingerprint(
         "test_images": counts["test_images"],
         "image_shape": list(stream.image_shape),
         "normalisation": str(normalisation or "pixels / 255"),
-        "heads": "one per task, task given at test",
+        "heads": SHARED_HEAD if scenario.one_head else "one per task, task given at test",
         "epochs": n_epochs,
         "batch_size": counts["batch_size"],
         "budget_images": None if in_bytes else config.get("buffer_size"),
         "accounting": config.get("accounting", memory["accounting"]),
         **({"memory_bytes": in_bytes} if in_bytes else {}),
         **({"backbone": backbone} if backbone != DEFAULT_BACKBONE else {}),
+        **scenario.terms(),
     }

@@ -5,7 +5,7 @@ import math
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
@@ -17,7 +17,8 @@ import torch
 
 from samc.errors import DataError, OutputError, shortened
 from samc.files import folders_with, read_regular, write_whole
-from samc.metrics import backward_transfer
+from samc.metrics import backward_transfer, lowest_accuracy, stability_gap
+from samc.streams.names import name_of, names_without_data
 from samc.version import VERSION
 
 FILE = "record.json"
@@ -25,6 +26,8 @@ MOST_BYTES = 2**25
 # of a record; one of a thousand tasks has some twenty million
 LARGEST_COUNT = 2**53 - 1
 # beyond it, JSON's numbers are not the same everywhere
+LARGEST_SEED = 2**63
+# no whole number of a record is larger
 MOST_CLASSES = 65_536
 LONGEST_TEXT = 10_000
 NEEDED = {
@@ -40,13 +43,17 @@ NEEDED = {
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Accuracies are fractions; the first row of the matrix is the untrained network's."""
+    """Accuracies are fractions; the first row of the matrix is the untrained network's.
+
+    Of a run that continues another, earlier rows are that one's, with None for tasks that were to come; where earlier
+    tasks are not tested, the first row is of the learner as it was taken up.
+    """
 
     acc: float
     bwt: float
     fwt: float
     forgetting: float
-    accuracy_matrix: list[list[float]]
+    accuracy_matrix: list[list[float | None]]
     first_task_curve: list[float]
     memory: dict[str, Any]
     seconds: dict[str, float]
@@ -58,11 +65,34 @@ class RunRecord:
     # how far the paper's claims held, where a run measured it; absent from the file otherwise
     notes: list[str] | None = None
     # what a reader of the figures should know, such as a task that was not learnt; absent where there is nothing
+    class_names: list[str] | None = None
+    # of the whole stream, so that nobody needs its data to name a class; absent where classes are only numbers
+    continues: dict[str, Any] | None = None
+    # the run that this one goes on from, by the digest of its record, what that had learnt, and which numbers come next
+    between: list[list[list[float]]] | None = None
+    # for each task the tests made while it was learnt, where a run was asked for them (--test-every)
 
     @property
     def bwt_by_t(self) -> float:
         """BWT divided by T, as in the paper's code, where `bwt` is by T − 1. Always the matrix's, never a file's."""
         return backward_transfer(self.accuracy_matrix, gem2017=True)
+
+    @property
+    def known_names(self) -> Sequence[str] | None:
+        """The name of every class, if they have any; records from before names were kept know some."""
+        return self.class_names or names_without_data(self.fingerprint["stream"])
+
+    @property
+    def stability_gap(self) -> float | None:
+        return None if self.between is None else stability_gap(self.accuracy_matrix, self.between)
+
+    @property
+    def lowest_accuracy(self) -> float | None:
+        return None if self.between is None else lowest_accuracy(self.accuracy_matrix, self.between)
+
+    def class_name(self, label: int) -> str:
+        """A class by its name, or by its number where it has none."""
+        return name_of(label, self.known_names)
 
     def __repr__(self) -> str:
         run = f"{self.config['model']} on {self.fingerprint['stream']}"
@@ -72,8 +102,10 @@ class RunRecord:
     def save(self, folder: str | Path, *, replace: bool = False) -> Path:
         """Write record.json into the folder, whole or not at all; an earlier one is replaced only with `replace`."""
         path = Path(folder) / FILE
-        figures = {"acc": self.acc, "bwt": self.bwt, "bwt_by_t": self.bwt_by_t}  # the last for readers of the file only
-        content = figures | {name: value for name, value in asdict(self).items() if value is not None}
+        # what is not a field is for readers of the file only
+        figures = {"acc": self.acc, "bwt": self.bwt, "bwt_by_t": self.bwt_by_t, "stability_gap": self.stability_gap}
+        figures = {name: value for name, value in figures.items() if value is not None}
+        content: dict[str, Any] = figures | {name: value for name, value in asdict(self).items() if value is not None}
         text = json.dumps(content, indent=1, allow_nan=False) + "\n"
         spare = path.with_name(f"{path.stem}-{os.getpid()}{path.suffix}")
         try:
@@ -98,12 +130,13 @@ class RunRecord:
             raise DataError(f"{file} is not there; {remedy}")
         text = read_regular(file, MOST_BYTES, "give the folder of a run")
         try:
-            content = json.loads(text.decode(), parse_constant=no_number, parse_float=finite)
+            content = json.loads(text.decode(), parse_constant=no_number, parse_float=finite, parse_int=whole)
             check(content)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{file} is not a run's record ({error}); remove it or put the right one there") from None
         content |= {name: float(content[name]) for name in ("acc", "bwt", "fwt", "forgetting")}  # 1 is 1.0
-        content["accuracy_matrix"] = [list(map(float, row)) for row in content["accuracy_matrix"]]
+        matrix = content["accuracy_matrix"]
+        content["accuracy_matrix"] = [[None if value is None else float(value) for value in row] for row in matrix]
         content["first_task_curve"] = list(map(float, content["first_task_curve"]))
         content["seconds"] = {name: float(value) for name, value in content["seconds"].items()}
         return cls(**{field.name: content[field.name] for field in fields(cls) if field.name in content})
@@ -131,6 +164,11 @@ def check(content: Any) -> None:
     tasks = len(content["accuracy_matrix"][0])
     if len(content["accuracy_matrix"]) != tasks + 1 or len(content["fingerprint"]["class_order"]) != tasks:
         raise ValueError("accuracy_matrix has not a row for each task of class_order and one before them")
+    tests = content.get("between")
+    if tests is not None and (
+        len(tests) != tasks or any(len(row) <= now for now, rows in enumerate(tests) for row in rows)
+    ):
+        raise ValueError("between has not the tests of each task, each of all tasks up to it")
 
 
 def no_number(name: str) -> float:
@@ -140,6 +178,11 @@ def no_number(name: str) -> float:
 def finite(text: str) -> float:
     value = float(text)
     return value if math.isfinite(value) else no_number(shortened(text, 40))
+
+
+def whole(text: str) -> int:
+    value = int(text)
+    return value if abs(value) < LARGEST_SEED else int(no_number(shortened(text, 40)))
 
 
 def is_number(value: Any) -> bool:
@@ -171,12 +214,28 @@ def is_scalar(value: Any) -> bool:
 
 
 def is_seed(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2**63
+    return type(value) is int and 0 <= value < LARGEST_SEED
 
 
 def is_matrix(value: Any) -> bool:
-    rows = isinstance(value, list) and value and all(isinstance(row, list) and row for row in value)
-    return bool(rows) and len(set(map(len, value))) == 1 and all(is_fraction(entry) for row in value for entry in row)
+    """Before a task has been learnt, it may be untested."""
+    if not isinstance(value, list) or not value or not all(isinstance(row, list) and row for row in value):
+        return False
+    entries = [(learnt, task, entry) for learnt, row in enumerate(value) for task, entry in enumerate(row)]
+    tested = all(is_fraction(entry) or (entry is None and learnt <= task) for learnt, task, entry in entries)
+    return len(set(map(len, value))) == 1 and tested
+
+
+def is_continuation(value: Any) -> bool:
+    """What `samc.experiments.continuing` writes."""
+    if not isinstance(value, dict) or set(value) != {"record", "streams", "first_task", "first_class"}:
+        return False
+    streams = value["streams"]
+    listed = isinstance(streams, list) and all(isinstance(stream, dict) for stream in streams)
+    numbered = [value, *streams] if listed else [{}]
+    counts = (numbers.get(name) for numbers in numbered for name in ("first_task", "first_class"))
+    settings = (setting for stream in streams for setting in stream.values()) if listed else ()
+    return is_text(value["record"]) and all(map(is_count, counts)) and all(map(is_scalar, settings))
 
 
 def are(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -233,6 +292,12 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     f"versions.{EACH}": (is_text, "a version"),
     "device.name": (is_text, "a machine's name"),
     f"device.{EACH}": (is_scalar, "a fact about the machine"),
+    "class_names": (
+        perhaps(lambda value: are(is_text)(value) and len(value) <= MOST_CLASSES),
+        f"a name for each class, at most {MOST_CLASSES:,}",
+    ),
+    "continues": (perhaps(is_continuation), "what it goes on from"),
+    "between": (perhaps(are(are(are(is_fraction)))), "the accuracies of tests, by task"),
     "diagnosis": (lambda value: value is None or isinstance(value, dict), "what was measured"),
 }
 # of each value that tables and figures read, what it has to be, in code and in words

@@ -14,6 +14,8 @@ from samc.checkpoints import Checkpoints
 from samc.clock import Clock
 from samc.errors import DataError, UserError
 from samc.learners.base import Learner
+from samc.learners.fitting import check_kept
+from samc.record import is_amount, is_count, is_matrix
 from samc.stopping import Request, Stopped
 from samc.streams.base import Stream, Task
 from samc.streams.loader import LoaderTask, loaders_of, random_states, set_random_states
@@ -29,7 +31,8 @@ class SoFar:
     A round is what a task gives its batches in: an epoch of a loader, all epochs of arrays.
     """
 
-    matrix: list[list[float]] = field(default_factory=list)
+    matrix: list[list[float | None]] = field(default_factory=list)
+    between: list[list[list[float]]] = field(default_factory=list)
     test_images: list[int] = field(default_factory=list)
     training_images: list[int] = field(default_factory=list)
     batch_sizes: list[int] = field(default_factory=list)
@@ -52,11 +55,34 @@ class SoFar:
         self.batch_sizes.append(self.largest if batch_size is None else batch_size)
         self.ended, self.last_batch = True, None
 
-    def evaluated(self, accuracies: list[float]) -> None:
+    def tested(self, accuracies: list[float]) -> None:
+        """The tasks up to the current one, in the middle of it."""
+        self.between += [[] for _ in range(self.task + 1 - len(self.between))]
+        self.between[self.task].append(accuracies)
+
+    @property
+    def begun(self) -> bool:
+        """Whether all tasks have been tested before the first that is learnt here."""
+        return len(self.matrix) > self.task
+
+    def evaluated(self, accuracies: Sequence[float]) -> None:
         """All tasks have been tested; the next one is to come."""
-        self.matrix.append(accuracies)
+        self.matrix.append([*accuracies])
         self.task, self.ended = self.task + 1, False
         self.batch = self.round = self.in_round = self.images = self.largest = 0
+
+    def check(self, tasks: int) -> None:
+        """Refuse what no run of so many tasks has measured: a ValueError says so."""
+        counts = (self.task, self.batch, self.round, self.in_round, self.images, self.largest)
+        if not all(type(count) is int and count >= 0 for count in counts) or type(self.ended) is not bool:
+            raise ValueError("its place in the stream is none")
+        learnt = self.task + self.ended
+        counted = [len(self.test_images), len(self.training_images), len(self.batch_sizes)] == [tasks, learnt, learnt]
+        right = is_matrix(self.matrix) and [len(row) for row in self.matrix] == [tasks] * (self.task + 1)
+        if not right or not counted or self.task + self.ended > tasks:
+            raise ValueError("it has measured other tasks than there are")
+        if not all(map(is_count, (*self.test_images, *self.training_images, *self.batch_sizes))):
+            raise ValueError("its numbers of images are none")
 
     def state_dict(self) -> dict[str, Any]:
         # of the last batch its digest: whoever goes on shall find the same one in its place
@@ -80,10 +106,11 @@ class Going:
         terms: dict[str, Any],
         checkpoints: Checkpoints | None,
         request: Request,
+        so_far: SoFar,
     ):
         self.stream, self.learner, self.clock, self.watchers = stream, learner, clock, watchers
         self.terms, self.checkpoints, self.request = terms, checkpoints, request
-        self.so_far, self.expected = SoFar(), None
+        self.so_far, self.expected = so_far, None
         self.loaders = loaders_of(stream)
         self.started, self.before = time.perf_counter(), dict[str, float]()
         self.at_start: dict[str, Any] = {}
@@ -129,8 +156,8 @@ class Going:
     def stop_if_told(self) -> None:
         if self.request.number is None or self.checkpoints is None:
             return
-        kept = bool(self.so_far.matrix) and self.save()
-        unsaved = "it could not be saved" if self.so_far.matrix else "nothing has been learnt yet"
+        kept = self.so_far.begun and self.save()
+        unsaved = "it could not be saved" if self.so_far.begun else "nothing has been learnt yet"
         raise Stopped(self.request.number, f"saved at {self.so_far}" if kept else unsaved)
 
     def save(self) -> bool:
@@ -163,15 +190,30 @@ class Going:
         if self.checkpoints is None:
             return False
         try:
-            state = self.checkpoints.last()
+            return self.take_up(self.checkpoints)
+        except UserError:
+            raise
+        # a stranger's file may hold anything under a checksum that fits, and each part then fails in its own way
+        except Exception as error:
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            folder = self.checkpoints.folder
+            raise DataError(
+                f"{folder} holds no whole checkpoint ({reason}); remove those in it to begin again"
+            ) from None
+
+    def take_up(self, checkpoints: Checkpoints) -> bool:
+        try:
+            state = checkpoints.last()
             if state is None:
                 return False
             self.check(state["terms"])
             self.learner.load_state_dict(state["learner"])
+            if hasattr(self.learner, "kept_labels"):  # a learner of one's own need not have it
+                check_kept(self.learner)
         except UserError:
-            if not self.checkpoints.discard_others:
+            if not checkpoints.discard_others:
                 raise
-            self.checkpoints.clear()
+            checkpoints.clear()
             return False
         for watcher in self.watchers:
             if type(watcher).__name__ in state["watchers"]:
@@ -179,8 +221,12 @@ class Going:
         self.expected = state["so_far"]["last_batch"]
         for name, value in (state["so_far"] | {"last_batch": None}).items():
             setattr(self.so_far, name, value)
+        self.so_far.check(len(self.stream))
         self.before, self.at_start, self.at_checkpoint = state["seconds"], state["at_start"], state["random"]
-        set_random_states(self.loaders, self.at_checkpoint)
+        if not all(map(is_amount, self.before.values())):
+            raise ValueError("its seconds are no numbers")
+        for states in (self.at_start, self.at_checkpoint) if self.at_start else (self.at_checkpoint,):
+            set_random_states(self.loaders, states)  # the first of them only to see that it can be done
         if state["cuda"] and torch.cuda.is_initialized():
             torch.cuda.set_rng_state_all(state["cuda"])
         return True

@@ -19,7 +19,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from samc.errors import DataError
-from samc.files import open_regular, write_whole
+from samc.files import write_whole
+from samc.tensor_files import LENGTH_BYTES, open_tensors
 from samc.version import VERSION
 
 FORMAT = 1
@@ -30,8 +31,6 @@ BYTES = "bytes"
 NO_DIGEST = b"0" * 64
 DIGEST = rb"\"sha256\":\""
 # what stands before the digest: the first of the text, whose quotes the header escapes once; those in a state, twice
-LENGTH_BYTES = 8
-# at the beginning of a file, they say how long the header is
 PLAIN = (bool, int, str, type(None))
 TAGS = {float: "float", bytes: "bytes", tuple: "tuple", dict: "dict", OrderedDict: "ordered", np.ndarray: "array"}
 # a value that JSON has no word for is an object of one key, which says what it is; tensors are among them
@@ -162,7 +161,7 @@ def file_of(kind: str, state: Any) -> bytearray:
 
 def load_state(path: Path, kind: str) -> tuple[Any, str]:
     """A state of this kind, and the version of samc that wrote it."""
-    with open_regular(path, "give the path of a file that samc has written") as file:
+    with open_tensors(path, "give the path of a file that samc has written") as file:
         content = file.read()
     try:
         fields = checked_fields(content)

@@ -1,6 +1,7 @@
 """The command line. Nothing imports it; everything it does is a call that Python users have too."""
 
 import importlib
+import keyword
 import signal
 import sys
 import threading
@@ -11,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from samc.cli.characters import replace_unknown_characters
+from samc.cli.terminal import replace_unknown_characters, say
 from samc.errors import UserError, printable, shortened, unknown
 from samc.interrupt import INTERRUPTED, MESSAGE, ending_at_once
 from samc.stopping import Stopped
@@ -31,6 +32,10 @@ Examples:
 
   samc report runs                               mean and deviation
 
+  samc report runs --out report.html             one page that shows all
+
+  samc view runs/first                           the same while it runs
+
   samc reproduce table1 --quick                  a table of the paper
 
   samc results results/paper                     one page of all runs
@@ -39,7 +44,11 @@ Examples:
 
   samc memory info runs/first                    what it remembers
 
+  samc continue runs/first --dataset npz:b.npz   learn next month's data
+
   samc predict runs/first --task 0 cat.png       ask what was learnt
+
+  samc explain cat.png --run runs/first --task 0 why it says so
 
   samc export runs/first --onnx first.onnx       its network elsewhere
 
@@ -51,13 +60,16 @@ COMMANDS = {
     "run": ("samc.cli.run", "Learn a stream with one method and write a record."),
     "demo": ("samc.cli.demo", "Three methods on the embedded stream at equal true bytes."),
     "models": ("samc.cli.models", "List every method; or one of them with its flags."),
-    "report": ("samc.cli.report", "Runs side by side: mean and deviation over seeds."),
+    "report": ("samc.cli.report", "Runs side by side: a table, or a page that shows all."),
+    "view": ("samc.cli.view", "The page of a run in the browser, while it goes on."),
     "reproduce": ("samc.cli.reproduce", "Tables and figures of the paper."),
     "results": ("samc.cli.report", "One page of all runs of the paper's tables and figures."),
     "compare": ("samc.cli.report", "Two runs in detail, if they were made on equal terms."),
     "data": ("samc.cli.data", "Data sets: list, check, fetch."),
     "memory": ("samc.cli.memory", "What a run remembers: info, show, audit."),
+    "continue": ("samc.cli.continuing", "Learn new tasks with the learner of a finished run."),
     "predict": ("samc.cli.predict", "Ask a finished run for the class of images."),
+    "explain": ("samc.cli.explain", "Why a finished run says what it says of an image."),
     "export": ("samc.cli.export", "A finished run's network as ONNX or TorchScript."),
     "pretrain": ("samc.cli.pretrain", "Weights for SAMC's autoencoder, from another data set."),
 }
@@ -81,7 +93,8 @@ class LazyGroup(TyperGroup):
         else:
             alone = typer.Typer(**PLAIN)
             kind = {"cls": module.COMMAND_CLASS} if hasattr(module, "COMMAND_CLASS") else {}
-            alone.command(cmd_name, **kind)(getattr(module, cmd_name))
+            function = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+            alone.command(cmd_name, **kind)(getattr(module, function))
             command = typer.main.get_command(alone)
         command.name = cmd_name
         return command
@@ -106,7 +119,7 @@ def app() -> typer.Typer:
 
 def show_version(wanted: bool) -> None:
     if wanted:
-        print(VERSION)
+        say(VERSION)
         raise typer.Exit
 
 
@@ -140,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         message, context = error.format_message(), getattr(error, "ctx", None)
         if message.startswith("Usage:"):  # a command without its subcommand
-            print(message)
+            say(*message.splitlines())
             sys.exit(2)
         fail(f"{message.rstrip('.')}; see: {context.command_path if context else 'samc'} --help", 2)
     if result == INTERRUPTED:  # newer versions of typer return it, older ones raise
@@ -168,5 +181,5 @@ def orderly() -> Iterator[None]:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    print(f"samc: {shortened(printable(' '.join(message.split())))}", file=sys.stderr)
+    say(f"samc: {shortened(printable(' '.join(message.split())))}", error=True)
     sys.exit(code)

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from samc.cli.terminal import say
 from samc.errors import ConfigError
 from samc.learners import load
 from samc.learners.exporting import export as write
@@ -18,7 +18,7 @@ def export(
 ) -> None:
     """Write the network that answers, with the heads of all tasks, to a file that needs no samc.
 
-    Images go in as floats in [0, 1], logits of every task's classes come out; the file says what each column is.
+    Images go in as floats in [0, 1], logits of every head's classes come out; the file says what each column is.
 
     Examples:
 
@@ -32,11 +32,9 @@ def export(
     for path, suffix in wanted:
         if path.suffix != suffix:
             raise ConfigError(f"{path} should end in {suffix}")
-    console, learner = Console(markup=False, highlight=False), load(run)
-    logits = sum(map(len, learner.model.heads.task_classes.values()))
+    learner = load(run)
+    logits = sum(map(len, learner.model.heads.choices.values()))
     for path, _ in wanted:
         write(learner, path)
         shape = "x".join(map(str, learner.image_shape))
-        console.print(
-            f"{path}: {path.stat().st_size:,} bytes; images of {shape} in, {logits} logits out", soft_wrap=True
-        )
+        say(f"{path}: {path.stat().st_size:,} bytes; images of {shape} in, {logits} logits out")

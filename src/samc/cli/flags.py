@@ -1,7 +1,7 @@
 """Flags made from settings: a field of a settings dataclass is a flag, shown in its group; a method's own on demand."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import Field
 from typing import Annotated, Any, get_args
 
@@ -16,10 +16,20 @@ Extra = Mapping[str, tuple[Any, str]]
 # flags that are no settings: their type and meaning
 
 
-def as_command(function: Callable[..., None], extra: Extra) -> Callable[..., None]:
-    """A function of keywords as a command with a flag for every setting of every method, and some of its own."""
-    parameters = []
+def as_command(
+    function: Callable[..., None],
+    extra: Extra,
+    named: Container[str] | None = None,
+    leading: Sequence[inspect.Parameter] = (),
+) -> Callable[..., None]:
+    """A function of keywords as a command with a flag for every setting of every method, and some of its own.
+
+    `named` are the settings that it has flags for, if not all; `leading` are parameters before the flags.
+    """
+    parameters = list(leading)
     for name, item, kind in all_settings():
+        if named is not None and name not in named:
+            continue
         wanted = kind if type(None) in get_args(kind) else kind | None
         parameters.append(parameter(name, wanted, item.metadata["help"]))
     parameters += [parameter(name, kind | None, meaning) for name, (kind, meaning) in extra.items()]

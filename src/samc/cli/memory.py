@@ -10,9 +10,11 @@ import typer
 from jaxtyping import UInt8
 from rich.table import Table
 
-from samc.cli.drawing import draw, say
+from samc.cli.class_names import names_of_run
+from samc.cli.drawing import draw
+from samc.cli.terminal import say
 from samc.config import RunConfig, check_setting
-from samc.errors import DataError, OutputError, printable
+from samc.errors import DataError, OutputError
 from samc.files import expanded, folders_with, write_whole
 from samc.memory import EpisodicMemory
 from samc.memory.audit import audit as audit_file
@@ -21,7 +23,7 @@ from samc.memory.file import FILE, container_bytes
 from samc.memory.file import load as load_file
 from samc.record import FILE as RECORD
 from samc.record import RunRecord
-from samc.streams import PAPER, open_stream
+from samc.streams import NAMED, open_stream
 from samc.streams.images import read_arrays
 
 FAILED = 1
@@ -65,6 +67,7 @@ def show(
 ) -> None:
     """Draw some images of each task: the pixels that are kept, and the image as it comes back.
 
+    Classes have their names where the run's record lies beside the memory and knows them.
     Dropped pixels come back from the gist where the codec has one, else they are completed by Telea's rule.
 
     Examples:
@@ -75,13 +78,14 @@ def show(
     """
     from samc.report.memory_picture import draw_memory  # noqa: PLC0415  (matplotlib takes long to import)
 
-    memory = load_file(located(file))
+    path = located(file)
+    memory = load_file(path)
     if not memory.tasks:
         raise DataError(f"{file} remembers no image; there is nothing to show")
     if out.suffix.lower() != ".png":
         raise OutputError(f"--out is a picture's name that ends in .png, got {out}")
     try:
-        write_whole(out, draw_memory(memory, per_task=per_task), replace=True)
+        write_whole(out, draw_memory(memory, per_task=per_task, class_names=names_of_run(path)), replace=True)
     except OSError as error:
         raise OutputError(f"cannot write {out}: {error.strerror}; free some space or choose another --out") from None
     say(f"picture: {out}")
@@ -132,12 +136,11 @@ def located(path: Path) -> Path:
 def read_originals(against: str, data_dir: Path | None, seed: int) -> UInt8[np.ndarray, "n c h w"]:
     """Every training image of a data set, or of the user's own arrays."""
     check_setting(RunConfig, "seed", seed)
-    if against == "split-synthetic" or against in PAPER:
+    if against in NAMED:
         return np.concatenate([task.x.numpy() for task in open_stream(against, data_dir=data_dir, seed=seed)])
     path = expanded(against.removeprefix("npz:"))
     if not path.exists():
-        names = ", ".join(("split-synthetic", *PAPER))
-        raise DataError(f"--against {against}: no such file; give an npz file with x, or one of {names}")
+        raise DataError(f"--against {against}: no such file; give an npz file with x, or one of {', '.join(NAMED)}")
     x = read_arrays(path, needed=("x",))["x"]
     x = x[..., None] if x.ndim == 3 else x
     if x.dtype != np.uint8 or x.ndim != 4 or x.shape[3] not in (1, 3):
@@ -147,7 +150,7 @@ def read_originals(against: str, data_dir: Path | None, seed: int) -> UInt8[np.n
 
 def summary_table(memory: EpisodicMemory, path: Path, kept: Kept) -> Table:
     """What the memory is, one line per property."""
-    table = Table(title=printable(str(path)), title_justify="left", title_style="bold", show_header=False)
+    table = Table(title=str(path), title_justify="left", title_style="bold", show_header=False)
     channels, height, width = memory.codec.image_shape
     images = sum(memory.images_per_task.values())
     unknown = "unknown, at most " if memory.num_classes == MAX_UNKNOWN_CLASSES else ""

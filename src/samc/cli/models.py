@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from samc.cli.flags import described_flags
+from samc.cli.terminal import say
 from samc.learners import LEARNERS, described, method
 
 WIDTH = 100
@@ -25,13 +26,11 @@ def models(name: Annotated[str | None, typer.Argument(help="one method, with all
     if name is None:
         width = max(map(len, LEARNERS))
         for learner in LEARNERS:
-            print(f"{learner:{width}}  {described(learner)}")
+            say(f"{learner:{width}}  {described(learner)}")
         return
     rows = described_flags(method(name).Settings)
     width = max(len(flag) for flag, _ in rows) + 2
-    print(f"{described(name)}\n")
+    say(described(name), "")
     for flag, meaning in rows:
         lines = textwrap.wrap(meaning, WIDTH - width)
-        print(f"{flag:{width}}{lines[0]}")
-        for line in lines[1:]:
-            print(" " * width + line)
+        say(f"{flag:{width}}{lines[0]}", *(" " * width + line for line in lines[1:]))

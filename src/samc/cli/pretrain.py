@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from samc.cli.progress import add_bar, live_progress
+from samc.cli.drawing import Terminal
+from samc.cli.progress import Bar, live_progress
+from samc.cli.terminal import say
 from samc.device import choose
 from samc.errors import OutputError
 from samc.experiments.pretraining import BATCH, ENLARGED, EVERY, LR, PATIENCE, STEPS, as_file, training_images
@@ -65,12 +66,11 @@ def pretrain(
     stream = open_stream(images, data_dir=data_dir)
     pictures = training_images(stream)
     judged = "held-out images" if patience else "images that were learnt from"
-    console = Console(markup=False, highlight=False)
-    with live_progress(console) as progress:
-        move = add_bar(progress, f"autoencoder on {stream.name}")
+    with live_progress(Terminal()) as progress:
+        bar = Bar(progress, f"autoencoder on {stream.name}")
 
         def tell(step: int, error: float) -> None:
-            move(completed=step / steps, status=f"error on {judged} {error:.4f}")
+            bar.tell(completed=step / steps, status=f"error on {judged} {error:.4f}")
 
         how: dict[str, Any] = {"patience": patience, "batch_size": batch_size, "lr": lr, "enlarged": enlarged}
         learnt = learn(pictures, steps=steps, **how, seed=seed, device=where, tell=tell)
@@ -83,8 +83,7 @@ def pretrain(
     except FileExistsError:
         raise OutputError(f"{out} has come to be meanwhile; choose another --out") from None
     ended = "it no longer improved" if learnt.steps < steps else "as many as were asked for"
-    console.print(
+    say(
         f"weights: {out}, {len(content):,} bytes, of step {learnt.best_step:,} of {learnt.steps:,} ({ended}); mean "
-        f"squared error on dropped pixels of {judged} {learnt.error:.4f}",
-        soft_wrap=True,
+        f"squared error on dropped pixels of {judged} {learnt.error:.4f}"
     )

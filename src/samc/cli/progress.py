@@ -1,75 +1,172 @@
-"""Live bars, one per run, and a board of them for many runs."""
+"""Live bars that fit the terminal, one per run, and a board of them; without a terminal, lines in the log."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import Progress, Task
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
+from samc.cli.drawing import Terminal
+from samc.cli.terminal import say
+from samc.errors import printable
 from samc.experiments.jobs import Job
 from samc.experiments.perform import Listener
 from samc.experiments.progress import ProgressNarrator, format_duration
-from samc.protocol import Watcher
 from samc.record import RunRecord
+from samc.streams.images import PROGRESS
+
+BAR = 12
+GAP = 2
+PERCENT = 5
+# columns of the terminal
+LEAST_NAME = 12
+# columns that a name has, however much there is to say
+BETWEEN = 1000
+# images that are read before a bar is drawn anew
+BEFORE_NAME, BEFORE_BAR = 1, 2
+# details of this rank or a lower one are shown before a name is shown whole, and before there is a bar
 
 
-def live_progress(console: Console) -> Progress:
+def details(fields: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """What a narrator has told, in the order in which it is shown, each with its rank: 0 matters most."""
+    known = {name for name, value in fields.items() if value is not None}
+    found = []
+    if "status" in known:
+        found.append((0, printable(fields["status"])))
+    if "task" in known:
+        found.append((2, f"task {fields['task']}/{fields['tasks']}"))
+    if "step" in known:
+        found.append((4, f"step {fields['step']}/{fields['steps']}"))
+    if "acc" in known:
+        found.append((1, f"ACC {100 * fields['acc']:.1f}"))
+    if "loss" in known:
+        found.append((3, f"loss {fields['loss']:.2f}"))
+    if fields.get("images"):
+        found.append((5, f"{fields['images']:,} images in {fields['bytes']:,} bytes"))
+    if "seconds_left" in known:
+        found.append((0, f"{format_duration(fields['seconds_left'])} left"))
+    return found
+
+
+def fitted(parts: list[tuple[int, str]], room: int) -> str:
+    """As many of the parts as there is room for; what matters least goes first."""
+    while len(joined(parts)) > room and len(parts) > 1:
+        least = max(parts, key=lambda part: part[0])
+        parts = [part for part in parts if part is not least]
+    return shortened(joined(parts), room)
+
+
+def joined(parts: Iterable[tuple[int, str]]) -> str:
+    return (" " * GAP).join(text for _, text in parts)
+
+
+def shortened(text: str, room: int) -> str:
+    """Its beginning and its end, where runs differ."""
+    if len(text) <= room:
+        return text
+    end = max(0, room - 1) // 2
+    return text[: max(0, room - 1 - end)] + "…" + text[len(text) - end :]
+
+
+class FittingProgress(Progress):
+    """Each bar on one line, however narrow the terminal is."""
+
+    def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
+        rows = [(task, printable(str(task.description)), details(task.fields)) for task in tasks if task.visible]
+        if not rows:  # as when it is made, before it has a console
+            return Table.grid()
+        room = self.console.width - PERCENT - 2 * GAP  # for names and details
+        longest = max(len(name) for _, name, _ in rows)
+        least, most = (
+            max(len(joined(part for part in parts if part[0] <= rank)) for *_, parts in rows)
+            for rank in (BEFORE_NAME, BEFORE_BAR)
+        )
+        with_bar = longest + most + BAR + GAP <= room
+        room -= BAR + GAP if with_bar else 0
+        name_room = min(longest, max(min(LEAST_NAME, room // 2), room - least))
+        table = Table.grid(padding=(0, GAP, 0, 0))
+        for task, name, parts in rows:
+            done = min(100.0, task.percentage)
+            bar = [ProgressBar(total=task.total, completed=task.completed, width=BAR)] if with_bar else []
+            texts = f"{done:3.0f} %", fitted(parts, room - name_room)
+            table.add_row(Text(shortened(name, name_room).ljust(name_room)), *bar, *map(Text, texts))
+        return table
+
+
+def live_progress(console: Terminal) -> Progress:
     """The place for all bars, since a console has only one; they are shown within its `with` block."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TextColumn("{task.fields[status]}", markup=False),
-    )
-    return Progress(*columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
+    return FittingProgress(console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
 
 
-def add_bar(progress: Progress, name: str) -> Callable[..., None]:
-    """A new bar; returns the function that moves it by what a narrator tells."""
-    bar = progress.add_task(name, status="", total=1)
+class Bar:
+    """One run on the display. Without a terminal, a line in the log for each task that has ended, as it happens."""
 
-    def tell(acc: float | None = None, **fields: Any) -> None:
-        if acc is not None:
-            fields["description"] = f"{name}  ACC so far {100 * acc:.1f}"
-        progress.update(bar, refresh=True, **fields)
+    def __init__(self, progress: Progress, name: str, status: str | None = None):
+        self.progress, self.name = progress, name
+        self.task = progress.add_task(name, status=status, total=1)
 
-    return tell
+    def tell(self, **fields: Any) -> None:
+        """What a narrator tells."""
+        if not self.progress.disable:
+            self.progress.update(self.task, refresh=True, **{"status": None, **fields})
+        elif "ended" in fields:
+            parts = joined(details(fields | {"task": fields["ended"]}))
+            with suppress(OSError):  # nobody reads the log any more; the run goes on
+                say(f"{self.name}: {parts}", error=True)
+
+    def remove(self) -> None:
+        self.progress.remove_task(self.task)
 
 
-def bar_watcher(progress: Progress, name: str) -> Watcher:
-    """A watcher that moves a new bar as a run goes on, or does nothing where nobody would see the bar."""
-    tell = add_bar(progress, name)
-    return Watcher() if progress.disable else ProgressNarrator(tell)
+@contextmanager
+def reading_bar(progress: Progress, name: str) -> Iterator[None]:
+    """While images of a stream are read, a bar of how many have been: where there are few, it is gone at once."""
+    bar = None
+
+    def told(done: int, total: int) -> None:
+        nonlocal bar
+        if done == total and bar is not None:
+            progress.remove_task(bar)
+            bar = None
+        elif done % BETWEEN == 0:
+            bar = progress.add_task(f"{name}: images", status="", total=total) if bar is None else bar
+            progress.update(bar, completed=done, refresh=True, status=f"{done:,} of {total:,} read")
+
+    before = PROGRESS.set(told)
+    try:
+        yield
+    finally:
+        PROGRESS.reset(before)
 
 
-def describe(job: Job) -> str:
-    return f"{job.config.model} on {job.config.dataset}, seed {job.config.seed},"
+def bar_watcher(progress: Progress, name: str) -> ProgressNarrator:
+    """A watcher that moves a new bar as a run goes on."""
+    return ProgressNarrator(Bar(progress, name).tell)
 
 
 class ProgressBoard(Listener):
-    """What runs, what is done, and when it will end; without a terminal a line for each run that has ended."""
+    """What runs, by its name, what is done, and when it will end; a line for each run that has ended."""
 
-    def __init__(self, console: Console, progress: Progress, jobs: Sequence[Job], at_once: int):
-        self.console, self.progress, self.at_once = console, progress, at_once
-        self.left = dict.fromkeys(jobs)
-        self.bars: dict[Job, TaskID] = {}
+    def __init__(self, console: Terminal, progress: Progress, names: Mapping[Job, str], at_once: int):
+        self.console, self.progress, self.names, self.at_once = console, progress, names, at_once
+        self.left, self.total = dict.fromkeys(names), len(names)
+        self.bars: dict[Job, Bar] = {}
         self.printed = ""
         self.seconds: dict[tuple[str, str], list[float]] = {}
-        self.all, self.began_at = progress.add_task("all runs", status="", total=len(jobs)), dict[Job, float]()
+        self.all, self.began_at = progress.add_task("all runs", status="", total=self.total), dict[Job, float]()
 
     def began(self, job: Job) -> None:
         self.began_at[job] = time.monotonic()
-        name = f"{job.config.model}, {job.config.dataset}, seed {job.config.seed}"
-        self.bars[job] = self.progress.add_task(name, status="starting", total=1)
+        self.bars[job] = Bar(self.progress, self.names[job], "starting")
         self.refresh()
 
     def progressed(self, job: Job, fields: dict[str, Any]) -> None:
-        acc = fields.pop("acc", None)
-        if acc is not None:
-            fields["status"] = f"ACC so far {100 * acc:.1f}"
         if job in self.bars:
-            self.progress.update(self.bars[job], refresh=True, **fields)
+            self.bars[job].tell(**fields)
 
     def ended(self, job: Job, record: RunRecord) -> None:
         took = time.monotonic() - self.began_at[job]
@@ -89,15 +186,15 @@ class ProgressBoard(Listener):
 
     def close(self, job: Job, result: str) -> None:
         self.left.pop(job, None)
-        self.progress.remove_task(self.bars.pop(job))
+        self.bars.pop(job).remove()
         self.refresh()
-        done = int(self.progress.tasks[0].total or 0) - len(self.left)
-        self.console.print(f"{done}/{done + len(self.left)}  {describe(job)} {result}", soft_wrap=True)
+        line = f"{self.total - len(self.left)}/{self.total}  {self.names[job]}: {result}"
+        self.console.print(line, soft_wrap=True)
 
     def refresh(self, status: str = "") -> None:
-        total = int(self.progress.tasks[0].total or 0)
-        status = status or f"{total - len(self.left)} of {total} done{self.time_left()}"
-        self.progress.update(self.all, completed=total - len(self.left), refresh=True, status=status)
+        done = self.total - len(self.left)
+        status = status or f"{done} of {self.total} done{self.time_left()}"
+        self.progress.update(self.all, completed=done, refresh=True, status=status)
 
     def time_left(self) -> str:
         """Estimated by what runs of the same method and stream took; where there are none yet, by what all took."""

@@ -2,24 +2,28 @@
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from samc.cli.progress import ProgressBoard, describe, live_progress
+from samc.cli.drawing import Terminal
+from samc.cli.page import leave_page
+from samc.cli.progress import ProgressBoard, live_progress
 from samc.cli.seeds import parse_seeds
+from samc.cli.terminal import say
 from samc.device import choose
 from samc.errors import ConfigError, UserError, unknown
 from samc.experiments.items import BY_NAME, ITEMS, check_streams, select_items
 from samc.experiments.jobs import Executor, Job, Place
 from samc.experiments.local import ON_A_GPU, LocalProcesses, threads_each
+from samc.experiments.naming import name_runs
 from samc.experiments.perform import perform
 from samc.experiments.record_store import RecordStore
 from samc.experiments.specification import EMBEDDED, Item, Key
 from samc.learners import LEARNERS
+from samc.report.found import Run
 from samc.report.reproduction import load_pictures, publish
 from samc.stopping import Stopped
 from samc.streams import open_stream
@@ -66,19 +70,19 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="folder for records, tables and figures")] = Path("runs/reproduce"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say how much there is to run, and run nothing")] = False,
 ) -> None:
-    console, store = Console(markup=False, highlight=False), RecordStore(out)
+    console, store = Terminal(), RecordStore(out)
     check_flags(engine, jobs, address, gpus)
     wanted = select_items(item, quick)
     numbers = None if seeds is None else parse_seeds(seeds)
     part = parse_streams(datasets, quick), numbers, parse_models(models), quick
     needed = {wanted_item.name: wanted_item.jobs(*part) for wanted_item in wanted}
-    all_jobs = list(dict.fromkeys(job for jobs_of_item in needed.values() for job in jobs_of_item.values()))
+    all_jobs = name_runs(needed)
     if not all_jobs:
         names = ", ".join(needed)
         raise ConfigError(f"no run of {names} is of these --datasets and --models; leave one of them out")
-    left = [job for job in all_jobs if store.find(job) is None]
+    left = {job: name for job, name in all_jobs.items() if store.find(job) is None}
     count = f"{len(all_jobs):,} run{'s' if len(all_jobs) > 1 else ''}"
-    console.print(f"{count}, {len(all_jobs) - len(left):,} of them done, in {out}", soft_wrap=True)
+    say(f"{count}, {len(all_jobs) - len(left):,} of them done, in {out}")
     failures: dict[Job, Exception] = {}
     if left and not dry_run:
         executor = make_executor(engine, jobs, device, data_dir, address, gpus, store.checkpoints)
@@ -94,10 +98,13 @@ def reproduce(
                 raise Stopped(stopped.number, GO_ON) from None
     for wanted_item in wanted if not dry_run else ():
         # all of it, whatever was asked for this time: a table does not lose rows by learning some of them
-        show(console, wanted_item, {**wanted_item.jobs(quick=quick), **needed[wanted_item.name]}, store)
+        show(wanted_item, {**wanted_item.jobs(quick=quick), **needed[wanted_item.name]}, store)
+    located = [found for job in all_jobs if not dry_run and (found := store.locate(job))]
+    if located:
+        leave_page(out, lambda: [Run(record, folder) for folder, record in located])
     if failures:
         job, error = next(iter(failures.items()))
-        summary = f"{len(failures)} of {len(left)} runs failed, {describe(job)} with: {error}"
+        summary = f"{len(failures)} of {len(left)} runs failed, {all_jobs[job]} with: {error}"
         raise UserError(f"{summary}; mend that and give the same command again: what is done stays")
 
 
@@ -143,20 +150,20 @@ def make_executor(
     return LocalProcesses(at_once, kind, data_dir, threads_each(at_once) if kind == "cuda" else 1, place)
 
 
-def check_data(jobs: Sequence[Job], data_dir: Path | None) -> None:
+def check_data(jobs: Iterable[Job], data_dir: Path | None) -> None:
     """Missing or damaged data is one line now, and not one for every run."""
     for stream in dict.fromkeys(job.config.dataset for job in jobs):
         if stream != EMBEDDED:
             open_stream(stream, data_dir=data_dir, n_tasks=1, samples_per_task=1)
 
 
-def show(console: Console, item: Item, jobs: dict[Key, Job], store: RecordStore) -> None:
+def show(item: Item, jobs: dict[Key, Job], store: RecordStore) -> None:
     """Write an item's tables and figures from the records that there are, and print the tables."""
     results = {key: store.find(job) for key, job in jobs.items()}
     for path in publish(item, results, store.folder, load_pictures(jobs, store)):
-        console.print(f"{item.name}: {path}", soft_wrap=True)
+        say(f"{item.name}: {path}")
         if path.suffix == ".md":
-            console.print(path.read_text(), soft_wrap=True)
+            say(*path.read_text().splitlines())
 
 
 reproduce.__doc__ = HELP

@@ -1,42 +1,26 @@
-"""`samc run`: one method on one stream, with live bars, a table at the end and a record of each seed on disk."""
+"""`samc run`: one method on one stream, once or for several seeds; or what is left of it after an interruption."""
 
-import os
-import shlex
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 
-from samc.checkpoints import EVERY, Checkpoints
-from samc.cli.drawing import draw
+from samc.checkpoints import EVERY
 from samc.cli.flags import GroupedCommand, as_command
-from samc.cli.progress import add_bar, live_progress
+from samc.cli.learning import SeedRun, default_folder, learn_runs, resuming
 from samc.cli.seeds import parse_seeds
-from samc.cli.unfinished import FILE as UNFINISHED
-from samc.cli.unfinished import Unfinished, is_unfinished, kept_if_it_can_go_on, unfinished_folders
-from samc.config import RunConfig, flag
+from samc.cli.unfinished import Unfinished, is_unfinished, unfinished_folders
+from samc.config import flag
 from samc.device import choose
 from samc.errors import ConfigError, DataError, OutputError
-from samc.experiments.jobs import Executor, Job, Outcome, has_memory
-from samc.experiments.local import ON_A_GPU, InProcess, LocalProcesses, threads_each
 from samc.experiments.record_store import is_of_job
-from samc.files import write_whole
 from samc.learners import configure
-from samc.memory.file import FILE
+from samc.loggers import LOGGERS, check_loggers
 from samc.record import FILE as RECORD
-from samc.record import RunRecord, claimed_folder
-from samc.report.claims_table import diagnosis_table
-from samc.report.summary import mean_over_seeds, summary_table
-from samc.stopping import Stopped
+from samc.record import RunRecord
 
-AT_ONCE = {"cuda": ON_A_GPU}
-# seeds by kind of device; on a CPU a single one is busy on all cores already
 EXTRA = {
     "seeds": (
         str,
@@ -52,6 +36,10 @@ EXTRA = {
         str,
         "save the state after so many steps, as 500, or seconds, as 60s, and at each task's end; by seconds, less "
         f"often where saving would take a hundredth of the time  [default: {EVERY}]",
+    ),
+    "log": (
+        list[str],
+        f"also write figures and pictures of the memory as the run goes on: {', '.join(LOGGERS)}; may be given again",
     ),
 }
 # flags that change where and how often a run is made, not what comes of it
@@ -73,6 +61,8 @@ def run(**given: Any) -> None:
       samc run --dataset folder:my-pictures --n-tasks 4 --image-size 64 --threshold 0.6
 
       samc run --model er --backbone resnet18 --codec jpeg:10
+
+      samc run --log csv --log tensorboard                  figures as it goes on
 
       samc run --model er --help                            the flags of one method
     """
@@ -99,49 +89,15 @@ class Asked:
     out: Path | None
     diagnose: bool | None
     checkpoint_every: str | None
-
-
-@dataclass
-class SeedRun:
-    """One seed: what it is, the folder that it leaves its record in, and what has come of it so far."""
-
-    todo: Unfinished
-    folder: Path
-    record: RunRecord | None = None
-    failure: Exception | None = None
-    notes: tuple[str, ...] = ()
+    log: list[str] | None
 
     @property
-    def config(self) -> RunConfig:
-        return self.todo.config
-
-    @property
-    def job(self) -> Job:
-        return Job(self.config, keep_memory=True, diagnose=self.todo.diagnose)
-
-    @property
-    def checkpoints(self) -> Checkpoints:
-        return Checkpoints(self.folder.absolute(), self.todo.checkpoint_every)
-
-    def save(self, outcome: Outcome) -> None:
-        """Write the learner, its memory if it has one, and last the record; then nothing is needed to go on."""
-        # kept before it is written: should the disk be full by now, the figures still come to the screen
-        self.record, self.notes = outcome.record, outcome.notes
-        for name, content in outcome.files.items():
-            try:
-                write_whole(self.folder / name, content, replace=True)
-            except OSError as error:
-                why = f"cannot write {self.folder / name}: {error.strerror}"
-                again = f"go on with: {resuming(self.folder)}" if self.checkpoints.paths else "run again"
-                raise OutputError(f"{why}; free some space and {again}") from None
-        self.record.save(self.folder)
-        self.checkpoints.clear()
-        (self.folder / UNFINISHED).unlink(missing_ok=True)
+    def logs(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.log or ()))
 
 
 def execute(given: dict[str, Any], asked: Asked) -> None:
     """Names, values and the places for all records are checked first; a seed that fails does not cost the others."""
-    console = Console(markup=False, highlight=False)
     config, from_preset = configure(given)
     if asked.seeds is not None and "seed" in given:
         raise ConfigError("--seed and --seeds exclude each other; give one of them")
@@ -150,13 +106,13 @@ def execute(given: dict[str, Any], asked: Asked) -> None:
     numbers = (config.seed,) if asked.seeds is None else parse_seeds(asked.seeds)
     where = choose("auto" if asked.device is None else asked.device)
     named = f"seed{config.seed}" if asked.seeds is None else f"seeds{asked.seeds.replace(' ', '')}"
-    folder = asked.out or Path("runs") / f"{slug(config.dataset)}-{config.model}-{named}-{moment()}"
+    folder = asked.out or default_folder(config, named)
     every = asked.checkpoint_every or EVERY
+    check_loggers(asked.logs)
     runs = []
     for seed in numbers:
-        todo = Unfinished(
-            replace(config, seed=seed), bool(asked.diagnose), asked.data_dir, where.type, torch.get_num_threads(), every
-        )
+        machine = asked.data_dir, where.type, torch.get_num_threads()
+        todo = Unfinished(replace(config, seed=seed), bool(asked.diagnose), *machine, every, log=asked.logs)
         runs.append(SeedRun(todo, folder if asked.seeds is None else folder / f"seed{seed}"))
     for run in runs:
         if asked.seeds is not None:
@@ -165,12 +121,11 @@ def execute(given: dict[str, Any], asked: Asked) -> None:
             raise OutputError(f"{run.folder} holds a run that was interrupted; go on with: {resuming(run.folder)}")
     shown = ", ".join(f"{flag(name)} {value}" for name, value in from_preset.items())
     preset = (f"preset for {config.dataset}: {shown}",) if from_preset else ()
-    learn_runs(console, runs, folder, where, alone=asked.seeds is None, announced=preset)
+    learn_runs(runs, folder, where, alone=asked.seeds is None, announced=preset)
 
 
 def go_on(folder: Path, given: dict[str, Any], asked: Asked) -> None:
     """The runs in a folder from where they are, by the settings that they were begun with."""
-    console = Console(markup=False, highlight=False)
     if asked.seeds is not None or (asked.out is not None and asked.out != folder):
         raise ConfigError(f"--resume {folder} has its seeds and its place; leave --seeds and --out out")
     runs = []
@@ -189,12 +144,14 @@ def go_on(folder: Path, given: dict[str, Any], asked: Asked) -> None:
             todo,
             data_dir=asked.data_dir or todo.data_dir,
             checkpoint_every=asked.checkpoint_every or todo.checkpoint_every,
+            log=asked.logs or todo.log,
         )
+        check_loggers(todo.log)
         runs.append(SeedRun(todo, place))
     where, alone = choose(runs[0].todo.device), runs[0].folder == folder
     if where.type == "cpu":
         torch.set_num_threads(runs[0].todo.threads)
-    learn_runs(console, runs, folder, where, alone=alone)
+    learn_runs(runs, folder, where, alone=alone)
 
 
 def take_up(run: SeedRun) -> None:
@@ -205,111 +162,3 @@ def take_up(run: SeedRun) -> None:
         with suppress(DataError):
             record = RunRecord.load(run.folder)
             run.record = record if is_of_job(record, run.job) else None
-
-
-def learn_runs(
-    console: Console,
-    runs: Sequence[SeedRun],
-    folder: Path,
-    device: torch.device,
-    *,
-    alone: bool,
-    announced: Sequence[str] = (),
-) -> None:
-    """Learn what has no record yet, and show all; `folder` is what the user knows of."""
-    left, config = [run for run in runs if run.record is None], runs[0].config
-    with ExitStack() as claimed:
-        for run in left:
-            claimed.enter_context(claimed_folder(run.folder))
-            if has_memory(config) and (run.folder / FILE).exists() and not is_unfinished(run.folder):
-                raise OutputError(f"{run.folder / FILE} is there already; choose another --out or remove it")
-        for run in left:
-            claimed.enter_context(kept_if_it_can_go_on(run.folder))
-            run.todo.write(run.folder)
-        done = ", ".join(str(run.config.seed) for run in runs if run.record)
-        for line in (*announced, *([f"seed {done}: there already"] if done else ())):
-            console.print(line, soft_wrap=True)
-        with saying_how_to_go_on(left, folder):
-            learn_all(console, {run.job: run for run in left}, device)
-        for note in dict.fromkeys(note for run in runs for note in run.notes):
-            console.print(note, soft_wrap=True)
-        show(console, runs, alone=alone)
-        failed = {run.config.seed: run.failure for run in runs if run.failure}
-        if failed and not alone:
-            console.print(f"failed: seed {', '.join(map(str, failed))}")
-        for failure in failed.values():
-            raise failure  # the first; what else went wrong is most likely the same
-    if alone:
-        console.print(f"record: {folder / RECORD}", soft_wrap=True)
-        if has_memory(config):
-            console.print(f"memory: {folder / FILE}", soft_wrap=True)
-    else:
-        console.print(f"records: {folder}", soft_wrap=True)
-
-
-def learn_all(console: Console, jobs: dict[Job, SeedRun], device: torch.device) -> None:
-    """Every seed with its bar: side by side where that pays, one after the other where one fills the machine."""
-    if not jobs:
-        return
-    at_once = min(len(jobs), AT_ONCE.get(device.type, 1))
-    data_dir = next(iter(jobs.values())).todo.data_dir
-    place = {job: run.checkpoints for job, run in jobs.items()}.__getitem__
-    executor: Executor = InProcess(device, data_dir, place)
-    if at_once > 1:
-        executor = LocalProcesses(at_once, device.type, data_dir, threads_each(at_once), place)
-    with live_progress(console) as progress:
-        bars = {}
-        for job in jobs:
-            name = job.config.model if len(jobs) == 1 else f"{job.config.model}, seed {job.config.seed}"
-            bars[job] = add_bar(progress, name)
-        ends = executor.run(jobs, None if progress.disable else lambda job, fields: bars[job](**fields))
-        for job, end in ends:
-            try:
-                if isinstance(end, Exception):
-                    raise end
-                jobs[job].save(end)
-            except Exception as error:
-                jobs[job].failure = error
-
-
-@contextmanager
-def saying_how_to_go_on(runs: Sequence[SeedRun], folder: Path) -> Iterator[None]:
-    """What a signal ends, ends with the command that goes on."""
-    try:
-        yield
-    except KeyboardInterrupt:  # seeds side by side have saved what they could, a run that was stopped at once has not
-        if not any(run.checkpoints.paths for run in runs):
-            raise
-        raise Stopped(signal.SIGINT, f"go on with: {resuming(folder)}") from None
-    except Stopped as stopped:
-        raise Stopped(stopped.number, f"{stopped.remedy}; go on with: {resuming(folder)}") from None
-
-
-def resuming(folder: Path) -> str:
-    return f"samc run --resume {shlex.quote(str(folder))}"
-
-
-def show(console: Console, runs: Sequence[SeedRun], *, alone: bool) -> None:
-    """A table of what has been learnt; of several seeds also their mean."""
-    records = [run.record for run in runs if run.record]
-    if not records:
-        return
-    model, stream = records[0].config["model"], records[0].fingerprint["stream"]
-    if alone:
-        draw(summary_table({model: records[0]}, f"{stream}, seed {records[0].config['seed']}"))
-        if records[0].diagnosis is not None:
-            draw(diagnosis_table(records[0].diagnosis))
-        return
-    draw(summary_table({str(record.config["seed"]): record for record in records}, f"{stream}, {model}", "seed"))
-    console.print(mean_over_seeds(records))
-
-
-def moment() -> str:
-    """Now, and which process: two runs that start in the same second do not share a folder."""
-    return f"{datetime.now():%y%m%d-%H%M%S}-{os.getpid()}"
-
-
-def slug(dataset: str) -> str:
-    """A dataset's name as part of a folder's name."""
-    name = Path(dataset.partition(":")[2]).stem if ":" in dataset else dataset
-    return "".join(c if c.isalnum() else "-" for c in name).strip("-") or "data"

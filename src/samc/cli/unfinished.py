@@ -3,20 +3,25 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from samc.checkpoints import Checkpoints
 from samc.config import RunConfig, flag
 from samc.errors import ConfigError, DataError, OutputError
-from samc.files import folders_with, held_alone, write_whole
+from samc.experiments.continuing import Earlier
+from samc.experiments.progress_log import FILE as PROGRESS
+from samc.files import folders_with, held_alone, read_regular, write_whole
 from samc.learners import method
 from samc.record import FILE as RECORD
 from samc.stopping import Stopped
 from samc.version import VERSION
 
 FILE = "run.json"
+MOST_BYTES = 2**20
+# of such a file
+MOST_THREADS = 2**16
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,8 @@ class Unfinished:
     device: str
     threads: int
     checkpoint_every: str
+    continues: Earlier | None = None
+    log: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> None:
         content = {
@@ -39,7 +46,10 @@ class Unfinished:
             "device": self.device,
             "threads": self.threads,
             "checkpoint_every": self.checkpoint_every,
+            "log": list(self.log),
         }
+        if self.continues is not None:
+            content["continues"] = asdict(self.continues) | {"folder": str(self.continues.folder)}
         try:
             write_whole(folder / FILE, (json.dumps(content, indent=1) + "\n").encode(), replace=True)
         except OSError as error:
@@ -49,12 +59,25 @@ class Unfinished:
     def read(cls, folder: Path) -> "Unfinished":
         path = folder / FILE
         try:
-            content = json.loads(path.read_text())
+            content = json.loads(read_regular(path, MOST_BYTES))
             version = content.pop("samc")
-            values, data_dir = content.pop("config"), content.pop("data_dir")
+            values, data_dir, log = content.pop("config"), content.pop("data_dir"), tuple(content.pop("log", ()))
             config = RunConfig.from_dict(values, method(values["model"]).Settings)
-            found = cls(config=config, data_dir=None if data_dir is None else Path(data_dir), **content)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            earlier = content.pop("continues", None)
+            if earlier is not None:
+                earlier = Earlier(Path(earlier["folder"]), earlier["record"], earlier["tested"])
+            place = None if data_dir is None else Path(data_dir)
+            found = cls(config=config, data_dir=place, continues=earlier, log=log, **content)
+            if absent := sorted(config.as_dict().keys() - values.keys()):
+                raise ValueError(f"config has no {absent[0]}")
+            kinds = {"diagnose": bool, "device": str, "threads": int, "checkpoint_every": str}
+            if wrong := [name for name, kind in kinds.items() if type(content[name]) is not kind]:
+                raise ValueError(f"{wrong[0]} is {content[wrong[0]]!r}")
+            if not 1 <= found.threads <= MOST_THREADS or type(version) is not str:
+                raise ValueError(f"it was begun by samc {version!r} with {found.threads} threads")
+        except DataError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(f"{path} does not say what run it is ({error}); remove {folder} and begin again") from None
         if version != VERSION:
             wrote = f"{folder} was begun with samc {version}, this is samc {VERSION}, which may compute otherwise"
@@ -95,5 +118,6 @@ def kept_if_it_can_go_on(folder: Path) -> Iterator[None]:
             yield
         except BaseException as error:
             if not isinstance(error, Stopped) and not Checkpoints(folder).paths:
-                (folder / FILE).unlink(missing_ok=True)
+                for name in (FILE, PROGRESS):
+                    (folder / name).unlink(missing_ok=True)
             raise

@@ -12,7 +12,10 @@ from torch.autograd.graph import increment_version
 
 MOST_CONSTANTS = 64
 MOST_GRAPHS = 8
-# kept at a time: each owns the memory that its kernels work in
+MOST_BYTES = 2**31
+# kept at a time: each owns the memory that its kernels work in, gigabytes for large images of many past tasks
+IDLE_CALLS = 64
+# after which a recording is of a step that has changed since, most likely
 
 
 class Constants:
@@ -38,6 +41,8 @@ class RecordedGraph:
     """A graph, the tensors that it reads and writes, and what was last copied into the former."""
 
     calls: int = 0
+    last_call: int = 0  # by the count of its cache
+    n_bytes: int = 0
     graph: Any = None
     refused: bool = False  # what it should record waits for the device, or does something else that cannot be recorded
     inputs: list[Tensor] = field(default_factory=list)
@@ -57,6 +62,7 @@ class CudaGraphCache:
         self.constants = constants
         self.active = device.type == "cuda"
         self.graphs: dict[Hashable, RecordedGraph] = {}
+        self.calls = 0
         self.refusal = ""  # why the last function that could not be recorded could not
 
     def __call__(
@@ -68,7 +74,8 @@ class CudaGraphCache:
         self.graphs[key] = recorded  # the one used last is the last to go
         if len(self.graphs) > MOST_GRAPHS:
             del self.graphs[next(iter(self.graphs))]
-        recorded.calls += 1
+        self.calls += 1
+        recorded.calls, recorded.last_call = recorded.calls + 1, self.calls
         # kernels are compiled and libraries wake up in the first; odd batches come but once
         if recorded.calls > 2 and recorded.graph is None and not recorded.refused:
             self.record(recorded, function, given)
@@ -87,8 +94,10 @@ class CudaGraphCache:
     def record(
         self, recorded: RecordedGraph, function: Callable[..., tuple[Tensor, ...]], given: tuple[Tensor, ...]
     ) -> None:
+        self.drop_idle()
         recorded.inputs = [tensor.clone() for tensor in given]
         recorded.sources = [(tensor, tensor._version) for tensor in given]
+        before = reserved_bytes()
         try:
             recorded.graph, recorded.outputs = self.capture(function, recorded.inputs)
         except torch.OutOfMemoryError:
@@ -98,7 +107,16 @@ class CudaGraphCache:
             self.refusal = str(cause).strip().partition("\n")[0]
             recorded.refused, recorded.inputs, recorded.sources = True, [], []
             return
+        recorded.n_bytes = max(0, reserved_bytes() - before)
         recorded.constants = self.constants.young, self.constants.old
+
+    def drop_idle(self) -> None:
+        """Recordings of steps long past, from the oldest on, while together all own more memory than they may."""
+        for key, old in list(self.graphs.items()):
+            if sum(one.n_bytes for one in self.graphs.values()) <= MOST_BYTES:
+                break
+            if self.calls - old.last_call > IDLE_CALLS:
+                del self.graphs[key]
 
     def capture(self, function: Callable[..., tuple[Tensor, ...]], inputs: list[Tensor]) -> tuple[Any, tuple]:
         """The function's kernels on these inputs, and where they leave what it returns."""
@@ -106,6 +124,12 @@ class CudaGraphCache:
         # other threads of this process, which paint or load, may do what a recording must not
         with no_garbage_collection(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
             return graph, function(*inputs)
+
+
+def reserved_bytes() -> int:
+    """What torch has taken of the GPU's memory; what it keeps for later goes back first, as before a recording."""
+    torch.cuda.empty_cache()
+    return torch.cuda.memory_reserved()
 
 
 @contextmanager

@@ -5,11 +5,8 @@ from typing import Any
 
 import torch
 
-from samc.experiments.pictures import PictureCollector, RememberedImage
-from samc.learners import build, configure
-from samc.protocol import Watcher, run
-from samc.record import RunRecord
-from samc.streams import split_synthetic
+from samc.experiments.jobs import Outcome, learn, make_job
+from samc.protocol import Watcher
 
 PAPER, BEST = "samc, as in the paper", "samc, best"
 METHODS: dict[str, dict[str, Any]] = {
@@ -20,14 +17,10 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-def demo(
-    seed: int, device: torch.device, make_watcher: Callable[[str], Watcher]
-) -> tuple[dict[str, RunRecord], list[RememberedImage]]:
-    """Run the four; `make_watcher` gives each a watcher, by its name. The pictures are what the paper's SAMC keeps."""
-    configs = {name: configure({**given, "seed": seed})[0] for name, given in METHODS.items()}
-    stream = split_synthetic(seed)
-    records, collector = {}, PictureCollector()
-    for name, config in configs.items():
-        watchers = [make_watcher(name), *([collector] if name == PAPER else [])]
-        records[name] = run(stream, build(config, stream, device), watchers=watchers, config=config.as_dict())
-    return records, collector.remembered(per_task=3)
+def demo(seed: int, device: torch.device, make_watcher: Callable[[str], Watcher]) -> dict[str, Outcome]:
+    """Run the four; `make_watcher` gives each a watcher, by its name. The paper's SAMC also leaves pictures."""
+    jobs = {
+        name: make_job({**given, "seed": seed}, keep_memory=True, pictures=name == PAPER)
+        for name, given in METHODS.items()
+    }
+    return {name: learn(job, None, device, [make_watcher(name)]) for name, job in jobs.items()}

@@ -67,6 +67,8 @@ class Diagnosis(Watcher):
                 "--diagnose measures plain steps and a memory of the newest images, which "
                 f"{', '.join(others)} change; use --preset paper without them, or leave it out"
             )
+        if not learner.scenario.told:
+            raise ConfigError("--diagnose looks at each past task's memory; leave --boundaries hidden out")
         if learner.memory.tasks:
             raise ConfigError("--diagnose needs to see every image that is remembered; begin with an empty memory")
         self.learner = learner

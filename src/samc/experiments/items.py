@@ -7,7 +7,16 @@ from typing import Any
 
 from samc.config import presets
 from samc.errors import unknown
-from samc.experiments.specification import EMBEDDED, STREAMS, Item, Variant, on_every_stream
+from samc.experiments.scenarios import class_incremental, domain_incremental
+from samc.experiments.specification import (
+    DOMAIN_STREAMS,
+    EMBEDDED,
+    ROTATED_EMBEDDED,
+    STREAMS,
+    Item,
+    Variant,
+    on_every_stream,
+)
 from samc.experiments.worth import PARTS, RIVALS_WITH_PARTS, frontier, saliency
 
 STREAM_ALONE: dict[str, Any] = {
@@ -202,6 +211,18 @@ LISTED = (
         streams=("split-cifar100",),
     ),
     Item(
+        "class-incremental",
+        "no task at test: one head of all classes, at equal bytes for all tasks",
+        class_incremental,
+    ),
+    Item(
+        "domain-incremental",
+        "the same classes in every task, at equal bytes for all tasks",
+        domain_incremental,
+        streams=DOMAIN_STREAMS,
+        embedded=ROTATED_EMBEDDED,
+    ),
+    Item(
         "grid",
         "the paper's grids, judged on training images held out",
         grid_points,
@@ -210,7 +231,7 @@ LISTED = (
     ),
 )
 ITEMS = {item.name: item for item in LISTED}
-BY_NAME = ("variants", "parts", "released", "frontier", "saliency", "grid")
+BY_NAME = ("variants", "parts", "released", "frontier", "saliency", "class-incremental", "domain-incremental", "grid")
 # what the paper has none of, and a search of hundreds of runs: they are asked for
 ALL = tuple(name for name in ITEMS if name not in BY_NAME)
 
@@ -226,8 +247,8 @@ def select_items(names: Iterable[str], quick: bool = False) -> list[Item]:
 
 
 def check_streams(names: Sequence[str]) -> tuple[str, ...]:
-    """The same names, if each is a stream of the paper."""
+    """The same names, if each is a stream of an item."""
     for name in names:
-        if name not in STREAMS:
-            raise unknown("dataset", name, STREAMS)
+        if name not in (*STREAMS, *DOMAIN_STREAMS):
+            raise unknown("dataset", name, (*STREAMS, *DOMAIN_STREAMS))
     return tuple(names)

@@ -1,5 +1,6 @@
 """Executors on this machine: jobs one after the other in this process, or side by side in processes of their own."""
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 
 from samc.device import choose
-from samc.experiments.jobs import Job, OnProgress, Outcome, Place, learn, nowhere
+from samc.experiments.jobs import Job, LogPlace, OnProgress, Outcome, Place, learn, nowhere
 from samc.experiments.progress import ProgressNarrator
 from samc.experiments.sharing import shared_gpu
 from samc.stopping import Stopped
@@ -40,12 +41,14 @@ class InProcess:
     device: torch.device
     data_dir: Path | None = None
     place: Place = nowhere
+    logs: LogPlace = nowhere
 
     def run(self, jobs: Iterable[Job], on_progress: OnProgress | None) -> Iterator[tuple[Job, Outcome | Exception]]:
         for job in jobs:
             watchers = [ProgressNarrator(partial(report_progress, on_progress, job))] if on_progress else []
             try:
-                end: Outcome | Exception = learn(job, self.data_dir, self.device, watchers, self.place(job))
+                places = self.place(job), self.logs(job)
+                end: Outcome | Exception = learn(job, self.data_dir, self.device, watchers, *places)
             except Exception as error:  # raised here, it would take the other jobs with it
                 end = error
             yield job, end
@@ -57,11 +60,12 @@ def report_progress(on_progress: OnProgress, job: Job, **fields: Any) -> None:
 
 @dataclass
 class Worker:
-    """A process, the connection to it, and the job that it is learning."""
+    """A process, the connection to it, the job that it is learning, and how many there was room for when it began."""
 
     process: Any
     connection: Connection
     job: Job | None = None
+    room: int = 1
 
 
 @dataclass
@@ -76,11 +80,17 @@ class LocalProcesses:
     data_dir: Path | None = None
     threads: int | None = None
     place: Place = nowhere
+    logs: LogPlace = nowhere
     workers: list[Worker] = field(default_factory=list)
+    room: int = 0  # how many there is memory for, as far as it is known
 
     def run(self, jobs: Iterable[Job], on_progress: OnProgress | None) -> Iterator[tuple[Job, Outcome | Exception]]:
-        """Each job with its outcome or error, as they end. A job whose process died is started once more."""
+        """Each job with its outcome or error, as they end. A job whose process died is started once more.
+
+        One that found no memory is too, when one of the others has ended; from then on there are fewer at once.
+        """
         ahead, again, tries = iter(jobs), list[Job](), dict[Job, int]()
+        self.room = self.at_once
         with ExitStack() as closing:
             closing.enter_context(shared_gpu() if self.device == "cuda" and self.at_once > 1 else nullcontext())
             closing.callback(self.close)
@@ -102,21 +112,25 @@ class LocalProcesses:
                     if kind == "progress":
                         if on_progress:
                             on_progress(job, content)
+                        continue
+                    worker.job = None
+                    if isinstance(content, torch.OutOfMemoryError) and worker.room > 1:  # it may not have been alone
+                        self.room = max(1, sum(other.job is not None for other in self.workers))
+                        again.append(job)
                     else:
-                        worker.job = None
                         yield job, content
 
     def assign(self, ahead: Iterator[Job], again: list[Job]) -> bool:
         """Hand out jobs while there is room for them; returns whether any was handed out."""
         assigned = False
-        while sum(worker.job is not None for worker in self.workers) < self.at_once:
+        while sum(worker.job is not None for worker in self.workers) < self.room:
             job = again.pop() if again else next(ahead, None)
             if job is None:
                 break
             idle = next((worker for worker in self.workers if worker.job is None), None) or self.start_worker()
-            idle.job, assigned = job, True
+            idle.job, idle.room, assigned = job, self.room, True
             try:
-                idle.connection.send_bytes(pickle.dumps((job, self.place(job))))
+                idle.connection.send_bytes(pickle.dumps((job, self.place(job), self.logs(job))))
             except OSError:  # it died while it had nothing to do
                 self.remove(idle)
                 again.append(job)
@@ -169,9 +183,17 @@ def serve(connection: Connection, device: str, data_dir: Path | None, threads: i
 
     with suppress(EOFError, BrokenPipeError, Stopped):  # nobody is there any more, or it was told to stop
         while True:
-            job, checkpoints = pickle.loads(connection.recv_bytes())
-            work = partial(learn, job, data_dir, chosen, [ProgressNarrator(tell)], checkpoints)
+            job, *places = pickle.loads(connection.recv_bytes())
+            work = partial(learn, job, data_dir, chosen, [ProgressNarrator(tell)], *places)
             connection.send_bytes(pickled_end(work))
+            release_memory()
+
+
+def release_memory() -> None:
+    """Give back what a job has taken of the GPU: the next one may be small, and others need it."""
+    gc.collect()  # a learner and its recordings refer to each other
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 def pickled_end(learn_job: Callable[[], Outcome]) -> bytes:

@@ -18,6 +18,7 @@ from samc.learners.samc import SAMC
 from samc.memory.selection import MAX_LEVEL, upsampled
 from samc.protocol import Watcher
 from samc.streams import Stream, Task
+from samc.streams.names import class_names, name_of
 from samc.streams.npz import read_npz
 
 PICTURES = "pictures.npz"
@@ -47,7 +48,9 @@ class PictureCollector(Watcher):
         self.seen: dict[int, deque[tuple[Tensor, np.ndarray]]] = {}
 
     def begin(self, stream: Stream, learner: Learner, steps: Sequence[int]) -> None:
-        if not isinstance(learner, SAMC) or not learner.stored.codec.selective or learner.settings.keeps != "newest":
+        if not isinstance(learner, SAMC) or not (learner.stored.codec.selective and learner.scenario.told):
+            raise ConfigError("pictures show the pixels kept of each task; use SAMC with --preset paper")
+        if learner.settings.keeps != "newest":
             raise ConfigError("pictures show the pixels kept of the newest images; use SAMC with --preset paper")
         self.stream, self.learner = stream, learner
 
@@ -65,7 +68,7 @@ class PictureCollector(Watcher):
     def remembered(self, per_task: int) -> list[RememberedImage]:
         """The newest memories of each task, one per class as far as they go, as the next task would replay them."""
         assert isinstance(self.learner, SAMC)
-        remembered = []
+        remembered, names = [], class_names(self.stream)
         for task, pairs in self.seen.items():
             images, masks, labels = self.learner.memory.recall(task)
             completed = self.learner.complete(images, masks).permute(0, 2, 3, 1).cpu().numpy()
@@ -78,7 +81,7 @@ class PictureCollector(Watcher):
                 remembered.append(
                     RememberedImage(
                         task=task,
-                        name=self.stream.class_names[label],
+                        name=name_of(label, names),
                         truth=truth.permute(1, 2, 0).numpy() / 255,
                         saliency=saliency,
                         mask=masks[-back],

@@ -1,4 +1,4 @@
-"""How a run goes on, in words and numbers: task, step, loss, images remembered, bytes used, time left."""
+"""How a run goes on, in numbers: task, step, loss, ACC so far, images remembered, bytes used, time left."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +12,15 @@ REFRESH_SECONDS = 0.5
 
 
 class ProgressNarrator(Watcher):
-    """Calls `tell` with some of these at a time, by name: total and completed steps, a line of status, ACC so far.
+    """Calls `tell` with some of these at a time, by name; whoever shows them chooses.
+
+    total, completed     steps of the whole run
+    status               what is being done, in words, while no step has been made
+    task, tasks          the number of the task, from 1, and how many there are
+    step, steps          within the task
+    loss, images, bytes  the last loss, and what the memory holds
+    seconds_left         for the whole run
+    ended, acc           a task that has ended, from 1, and ACC so far
 
     Reads the learner only when it tells: reading a loss makes the host wait for the device.
     """
@@ -21,43 +29,55 @@ class ProgressNarrator(Watcher):
         self.tell = tell
         self.learner: Any = None
         self.steps: Sequence[int] = ()
-        self.step_seconds: list[float] = []
+        self.places: dict[int, int] = {}  # of tasks in the stream, by their number
+        self.step_seconds: dict[int, float] = {}  # by place
         self.task_started = self.told_at = 0.0
         self.first: tuple[int, int] | None = None  # the task that is learnt, and its first step that was seen
+        self.last: StepStats | None = None
 
     def begin(self, stream: Stream, learner: Learner, steps: Sequence[int]) -> None:
         self.learner, self.steps = learner, steps
-        self.tell(total=sum(steps), status="testing the untrained network")
+        self.places = {task.id: place for place, task in enumerate(stream)}
+        self.tell(total=sum(steps), status="testing before the first task")
 
     def step(self, task: Task, number: int, x: object, stats: StepStats) -> None:
-        now = time.perf_counter()
+        now, self.last = time.perf_counter(), stats
         if self.first is None or self.first[0] != task.id:
             # the first step also completes memories and is left out of the estimate
             self.first, self.task_started = (task.id, number), now
             return
-        done, steps = number + 1, self.steps[task.id]
+        place = self.places[task.id]
+        done, steps = number + 1, self.steps[place]
         if now - self.told_at < REFRESH_SECONDS and done < steps:
             return
         self.told_at = now
-        self.step_seconds[task.id :] = [(now - self.task_started) / (number - self.first[1])]
-        memory = self.learner.memory_report()
-        status = (
-            f"task {task.id + 1}/{len(self.steps)}  step {done}/{steps}  loss {float(stats.loss):.2f}  "
-            f"{sum(memory['images_per_task'])} images in {memory['memory_bytes']:,} bytes  "
-            f"{format_duration(self.seconds_left(task.id, done))} left"
-        )
-        self.tell(completed=sum(self.steps[: task.id]) + done, status=status)
+        self.step_seconds[place] = (now - self.task_started) / (number - self.first[1])
+        where = {"task": place + 1, "tasks": len(self.steps), "step": done, "steps": steps}
+        left = self.seconds_left(place, done)
+        self.tell(completed=sum(self.steps[:place]) + done, **where, **self.state(), seconds_left=left)
 
-    def seconds_left(self, task: int, done: int) -> float:
+    def state(self) -> dict[str, Any]:
+        """The last loss, where a step has been seen, and what the memory holds."""
+        memory = self.learner.memory_report()
+        held = {"images": sum(memory["images_per_task"]), "bytes": memory["memory_bytes"]}
+        return held | ({"loss": float(self.last.loss)} if self.last else {})
+
+    def seconds_left(self, place: int, done: int) -> float:
         """By what steps took so far; for methods that replay, a step takes more by about as much with every task."""
-        measured = self.step_seconds
-        growth = max(0.0, (measured[-1] - measured[0]) / task) if task else 0.0
-        ahead = enumerate(self.steps[task + 1 :], start=1)
-        return (self.steps[task] - done) * measured[-1] + sum(n * (measured[-1] + k * growth) for k, n in ahead)
+        first, now = min(self.step_seconds), self.step_seconds[place]
+        growth = max(0.0, (now - self.step_seconds[first]) / (place - first)) if place > first else 0.0
+        ahead = enumerate(self.steps[place + 1 :], start=1)
+        return (self.steps[place] - done) * now + sum(n * (now + k * growth) for k, n in ahead)
 
     def evaluated(self, tasks_learnt: int, accuracies: list[float]) -> None:
-        if tasks_learnt:
-            self.tell(acc=sum(accuracies[:tasks_learnt]) / tasks_learnt)
+        place = tasks_learnt - 1
+        if not sum(self.steps[:tasks_learnt]):  # nothing has been learnt yet, or by another run
+            return
+        fields: dict[str, Any] = {"ended": tasks_learnt, "tasks": len(self.steps)}
+        if place in self.step_seconds:  # a task of a single step leaves nothing to estimate from
+            fields["seconds_left"] = self.seconds_left(place, self.steps[place])
+        acc = sum(accuracies[:tasks_learnt]) / tasks_learnt
+        self.tell(completed=sum(self.steps[:tasks_learnt]), acc=acc, **fields, **self.state())
 
 
 def format_duration(seconds: float) -> str:

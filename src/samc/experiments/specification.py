@@ -5,11 +5,14 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
+from samc.config import ROTATED
 from samc.experiments.jobs import Job, make_job
 
 STREAMS = ("split-cifar100", "split-cifar10", "split-mini-imagenet")
 # in the order in which they are learnt: what matters most is known first
 EMBEDDED = "split-synthetic"
+DOMAIN_STREAMS = ("split-cifar100-domains", f"{ROTATED}split-cifar10")
+ROTATED_EMBEDDED = f"{ROTATED}{EMBEDDED}"
 SEEDS = (0, 1, 2, 3, 4)
 QUICK_SEEDS = (0, 1)
 QUICK: dict[str, Any] = {"n_tasks": 3, "samples_per_task": 200}
@@ -41,7 +44,7 @@ class Variant:
     def run_settings(self, dataset: str, seed: int, quick: bool) -> dict[str, Any]:
         """What the command line would be given. The embedded stream has its own preset, and a quick run few images."""
         of_the_paper = self.model == "samc" and self.preset == "paper"
-        preset = "auto" if dataset == EMBEDDED and not of_the_paper else self.preset
+        preset = "auto" if dataset in (EMBEDDED, ROTATED_EMBEDDED) and not of_the_paper else self.preset
         cuts = {**QUICK, **QUICK_METHODS.get(self.model, {})} if quick else {}
         return {"model": self.model, "seed": seed, "dataset": dataset, "preset": preset, **cuts, **self.settings}
 
@@ -61,6 +64,7 @@ class Item:
     settings: dict[str, Any] = field(default_factory=dict)
     most_seeds: int | None = None
     extras: dict[str, bool] = field(default_factory=dict)
+    embedded: str = EMBEDDED  # the stream of a quick run
 
     def jobs(
         self,
@@ -71,7 +75,9 @@ class Item:
     ) -> dict[Key, Job]:
         """Every run that the item needs, in the order in which to learn them."""
         jobs = {}
-        chosen = (EMBEDDED,) if quick else tuple(name for name in self.streams if streams is None or name in streams)
+        chosen = (
+            (self.embedded,) if quick else tuple(name for name in self.streams if streams is None or name in streams)
+        )
         numbers = tuple(seeds or (QUICK_SEEDS if quick else SEEDS))[: self.most_seeds]
         for stream in chosen:
             variants = [variant for variant in self.variants(stream) if models is None or variant.model in models]

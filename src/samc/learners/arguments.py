@@ -7,6 +7,9 @@ import torch
 from samc.errors import ConfigError
 from samc.learners.inputs import task_number
 
+LARGEST_IMAGE = 2**24
+# numbers of an image: of 3x2364x2364; no network here takes as many
+
 
 def checked_shape(shape: Any) -> tuple[int, int, int]:
     """Three whole numbers from 1."""
@@ -16,6 +19,9 @@ def checked_shape(shape: Any) -> tuple[int, int, int]:
         channels = height = width = 0
     if min(channels, height, width) < 1:
         raise ConfigError(f"image_shape is (channels, height, width), such as (3, 32, 32); got {shape!r}")
+    if channels * height * width > LARGEST_IMAGE:
+        found = f"{channels}x{height}x{width}"
+        raise ConfigError(f"an image has at most {LARGEST_IMAGE:,} numbers, these have {found}; make them smaller")
     return channels, height, width
 
 

@@ -12,16 +12,17 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor, nn
 
-from samc.config import Settings, described_settings, named_preset, setting, setting_fields, signature
+from samc.config import described_settings, named_preset, setting_fields, signature
 from samc.engine import Engine, Held
 from samc.errors import ConfigError
 from samc.learners.arguments import check_number, checked_device, checked_shape
-from samc.learners.augmentation import AUGMENTATIONS
 from samc.learners.average import Average
 from samc.learners.fitting import check_state
 from samc.learners.guard import Guard, guarded
-from samc.learners.inputs import Images, Inputs, Labels, TaskId, task_number
+from samc.learners.inputs import Images, Inputs, Labels, TaskId, task_number, told_task
 from samc.learners.saving import save_learner
+from samc.learners.scenario import Scenario
+from samc.learners.settings import NetworkSettings
 from samc.memory import Selection
 from samc.models import Classifier, Heads, probe
 from samc.models.backbones import TimmBackbone, build_backbone
@@ -52,67 +53,17 @@ class Learner(Protocol):
 
     def declare(self, task: int, classes: Sequence[int]) -> None: ...
     def begin_task(self, task: Task) -> None: ...
-    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats: ...
+    def observe(self, x: Images, y: Labels, task: TaskId | None, /) -> StepStats: ...
     def end_task(self, task: Task) -> None: ...
-    def predict(self, x: Images, task: TaskId) -> Tensor: ...
+    def predict(self, x: Images, task: TaskId | None, /) -> Tensor: ...
     def memory_report(self) -> dict[str, Any]: ...
     def seconds(self) -> dict[str, float]: ...
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class NetworkSettings(Settings):
-    """Settings of every method."""
-
-    lr: float = setting(0.1, "step size of plain SGD", above=0, hint="the paper uses 0.1")
-    backbone: str = setting(
-        "reduced-resnet18",
-        "the network: reduced-resnet18, resnet18, mlp, vit-tiny, timm:NAME or package.module:factory",
-        group="what to learn",
-    )
-    weights: str | None = setting(
-        None,
-        "a local file that the network starts from: safetensors, or torch's own of weights only",
-        group="what to learn",
-    )
-    average: float = setting(
-        0.0,
-        "an exponential average of the network answers, over about 1/(1 - this) steps: fewer than a task has; 0: the "
-        "network itself",
-        least=0,
-        below=1,
-        hint="0.99 is a good start",
-        before=0.0,
-    )
-    augment: str = setting(
-        "none", "what is done to images before each step, replayed ones too", choices=AUGMENTATIONS, before="none"
-    )
-
-    def without_files(self) -> Any:
-        return replace(self, weights=None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class HoldingSettings(NetworkSettings):
-    """Settings of methods that can hold old heads to the average of the network."""
-
-    distil: float = setting(
-        0.0,
-        "weight of the mean squared difference of old heads' logits to the average's",
-        least=0,
-        hint="1 is a good start",
-        before=0.0,
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.distil and not self.average:
-            raise ConfigError("--distil holds old heads to the average of the network; add --average 0.99")
-
-
 class NetworkLearner(Inputs):
-    """A network with one head per task, learnt by plain SGD. A method adds its `Settings`, `setup` and `observe`.
+    """A network with one head per task, or for all, learnt by plain SGD. A method adds `Settings`, `setup`, `observe`.
 
     num_classes    how many classes the stream has; left out, heads grow as classes arrive
     image_shape    channels, height and width
@@ -149,9 +100,10 @@ class NetworkLearner(Inputs):
     ):
         self.guard = Guard()
         method = type(self).__name__.lower()
-        values = {} if preset is None else named_preset(preset, method)
+        values = {} if preset is None else named_preset(preset, method, settings.get("scenario"))
         known = {name: value for name, value in values.items() if name in self.Settings.names()}
         self.settings: Any = self.Settings.made(settings, method, known)
+        self.scenario = Scenario(self.settings.scenario, self.settings.boundaries)
         self.image_shape: tuple[int, int, int] = checked_shape(image_shape)
         check_number("num_classes", num_classes, 1, "how many classes there are; left out, heads grow")
         check_number("seed", seed, 0, "a whole number from 0 below 2**63")
@@ -188,7 +140,7 @@ class NetworkLearner(Inputs):
             if hasattr(backbone, "forward_features"):  # as timm's have: forward would pool, or classify
                 backbone = TimmBackbone(backbone)
             found = probe(backbone, self.image_shape)
-            heads = self.heads(found.width, self.num_classes, self.seed)
+            heads = self.heads(found.width, self.num_classes, self.seed, shared=self.scenario.one_head)
         classifier = Classifier(backbone, heads, found, self.mean, self.std)
         if found.channels_last:
             classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -216,6 +168,8 @@ class NetworkLearner(Inputs):
             known = [task_number(label) for label in classes]
         except (TypeError, ConfigError):
             raise ConfigError(f"task {number}'s classes are whole numbers such as (0, 1); got {classes!r}") from None
+        others = [self.model.heads.task_classes[other] for other in self.declared - {number}]
+        self.scenario.check_classes(number, known, others)
         self.assign(number, known)
         self.declared.add(number)
 
@@ -224,11 +178,33 @@ class NetworkLearner(Inputs):
 
     def assign(self, task: int, classes: Sequence[int]) -> None:
         before = self.model.heads.num_classes
-        self.model.heads.assign(task, classes)
-        if self.average:
-            self.average.model.heads.assign(task, classes)
+        self.model.heads.check(task, classes)
+        if max(classes) >= before:
+            self.fit_classes(max(classes) + 1)
+        for network in self.networks():
+            network.heads.assign(task, classes)
+        if task == self.current_task or not self.scenario.open:
+            self.see(task)
         if self.model.heads.num_classes != before:
             self.grown()
+
+    def see(self, task: int) -> None:
+        """A task's classes are among those that an image without a task may be of."""
+        for network in self.networks():
+            network.heads.see(network.heads.task_classes.get(task, ()))
+
+    def networks(self) -> tuple[Classifier, ...]:
+        return (self.model, self.average.model) if self.average else (self.model,)
+
+    def fit_classes(self, count: int) -> None:
+        """Be ready for heads of so many classes, or refuse them; a method adds what it keeps by their number."""
+        if self.num_classes is not None:
+            self.num_classes = count
+
+    def let_heads_grow(self) -> None:
+        """From now on classes may come beyond those that the learner was made for."""
+        for network in self.networks():
+            network.heads.grows = True
 
     def grown(self) -> None:
         """The heads have more classes than before; a method that keeps parameters of old lays them out anew here."""
@@ -237,12 +213,14 @@ class NetworkLearner(Inputs):
             self.average.refresh()
 
     def begin_task(self, task: Task) -> None:
+        self.scenario.check_boundary()
         self.declare(task.id, task.classes)
         self.begin(task.id)
 
     def begin(self, task: int) -> None:
         """A task begins, or goes on after its end or after a state was loaded; methods that replay prepare for it."""
         self.current_task, self.begun = task, True
+        self.see(task)
         self.begun_tasks = [*(other for other in self.begun_tasks if other != task), task]
 
     def step(self, g: Float[Tensor, "p"]) -> None:
@@ -252,13 +230,14 @@ class NetworkLearner(Inputs):
             self.average.follow(self.engine)
 
     def held(self) -> Held | None:
-        """Old heads, held to the average's answers: each class of an earlier task counts alike."""
+        """Old classes, held to the average's answers: each of them counts alike."""
         weight = getattr(self.settings, "distil", 0.0)
         if not weight or self.average is None:
             return None
         known = self.model.heads.task_classes
         now = known[self.current_task] if self.current_task is not None else ()
-        old = {label for task in self.begun_tasks for label in known[task]} - set(now)
+        old = {label for task in self.begun_tasks for label in known[task]}
+        old -= set() if self.scenario.holds_all else set(now)
         if not old:
             return None
         key = self.current_task, self.model.heads.version
@@ -268,23 +247,30 @@ class NetworkLearner(Inputs):
             self.holding = key, Held(self.average.engine, weights.to(self.device))
         return self.holding[1]
 
-    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
+    def observe(self, x: Images, y: Labels, task: TaskId | None = None) -> StepStats:
         raise TypeError(f"{type(self).__name__} does not say how it learns: define observe")
 
     def end_task(self, task: Task) -> None:
         """Methods that learn something from a whole task do so here."""
+        self.scenario.check_boundary()
         self.begun = False
 
+    def predict(self, x: Images, task: TaskId | None = None) -> Int64[Tensor, "b"]:
+        """The class of each image, among its task's, or without a task among all seen; on the caller's device."""
+        self.scenario.check_asked(task)
+        if task is None and not self.model.heads.seen:
+            raise ConfigError("no class has been seen yet that an image could be of; observe some images first")
+        if task is not None:
+            self.check_seen(task_number(task))
+        return self.answers(x, told_task(task))
+
     @torch.no_grad()
-    def predict(self, x: Images, task: TaskId) -> Int64[Tensor, "b"]:
-        """The class of each image, among its task's classes; labels of the stream, on the caller's device."""
-        known, number = self.model.heads.task_classes, task_number(task)
-        self.check_seen(number)
-        x = self.in_order(x)
+    def answers(self, x: Images, task: int) -> Int64[Tensor, "b"]:
+        """Of a task's head, or of the one that all tasks share."""
+        x, heads = self.in_order(x), self.model.heads
         with in_mode(self.answering.model, "eval"):
-            parts = [self.scores(self.as_images(part), number).argmax(1) for part in x.split(EVALUATION_BATCH)]
-        classes = torch.tensor(known[number], device=self.device)
-        return classes[torch.cat(parts)].to(x.device)
+            parts = [self.scores(self.as_images(part), task).argmax(1) for part in x.split(EVALUATION_BATCH)]
+        return heads.in_order(task, self.device)[torch.cat(parts)].to(x.device)
 
     def check_seen(self, task: int) -> None:
         known = self.model.heads.task_classes
@@ -327,6 +313,10 @@ class NetworkLearner(Inputs):
         """Bytes besides the budget; none, unless a method says so."""
         return {}
 
+    def kept_labels(self) -> dict[int, Iterable[int]]:
+        """The labels of everything that is kept of each task; nothing, unless a method keeps something."""
+        return {}
+
     def seconds(self) -> dict[str, float]:
         """Time by phase, so far."""
         return self.clock.seconds()
@@ -335,7 +325,7 @@ class NetworkLearner(Inputs):
         """What a learner must have in common with a state that it takes up, in words; methods add theirs."""
         shape = "x".join(map(str, self.image_shape))
         terms = {"method": type(self).__name__, "images": shape, "normalisation": str(self.normalisation)}
-        return terms | self.settings.terms()
+        return terms | self.scenario.terms() | self.settings.terms()
 
     def save(self, path: str | Path, *, replace: bool = False) -> Path:
         """All of the learner as one safetensors file, which `samc.load` takes up; whole or not at all."""
@@ -358,6 +348,8 @@ class NetworkLearner(Inputs):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up a state; one of another learner is refused, and leaves this one as it was."""
         check_state(self, state)
+        if state["num_classes"] > self.model.heads.num_classes:
+            self.fit_classes(state["num_classes"])
         self.model.heads.fit(state["num_classes"])
         self.model.load_state_dict(state["model"])
         if self.average:

@@ -1,6 +1,6 @@
 """DER++ (Buzzega et al. 2020): replayed images keep their labels and the logits that the network once gave them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from samc.engine import Batch, Engine, flat_gradient
 from samc.engine.plain import features_of, wanted_logits
 from samc.learners.base import StepStats
 from samc.learners.er import ReservoirSettings
-from samc.learners.inputs import Images, Labels, TaskId, task_number
+from samc.learners.inputs import Images, Labels, TaskId
 from samc.learners.rehearsal import KeepingSettings, RehearsalLearner
 
 LOGIT = np.dtype("<f2")
@@ -47,8 +47,8 @@ class DERSettings(ReservoirSettings):
 class DER(RehearsalLearner):
     """θ ← θ − lr·∇(loss on B + α·mean (logits − stored logits)² on B_M + β·loss on another draw B'_M).
 
-    An image is stored with the logits that its own task's classes had in the step that learnt it, in the order in
-    which these classes came: where a head has grown since, the first of them are compared.
+    An image is stored with the logits that its head's classes had in the step that learnt it, in the order in which
+    these classes came: where a head has grown since, the first of them are compared.
     """
 
     Settings = DERSettings
@@ -56,21 +56,25 @@ class DER(RehearsalLearner):
 
     def setup(self) -> None:
         super().setup()
-        self.order: dict[int, list[int]] = {}  # each task's classes as they came
+        self.order: dict[int, list[int]] = {}  # each head's classes as they came
         self.noted: list[tuple[int, bytes]] = []  # task and logits of each image of past tasks, as it is replayed
 
     def note_bytes(self) -> int:
-        return LOGIT.itemsize * max(map(len, self.model.heads.task_classes.values()), default=0)
+        heads = [set(classes) for classes in self.model.heads.task_classes.values()]
+        heads = [set().union(*heads)] if self.scenario.one_head else heads
+        return LOGIT.itemsize * max(map(len, heads), default=0)
 
     def recall(self) -> list[Batch]:
         past = [task for task in self.memory.tasks if task != self.current_task]
         self.noted = [(task, image.note) for task in past for image in self.stored.by_task[task].images]
         return super().recall()
 
-    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
-        batch, number = self.augmented(self.as_batch(x, y, task)), task_number(task)
-        order = self.order.setdefault(number, [])
-        order += [label for label in self.model.heads.task_classes[number] if label not in order]
+    def observe(self, x: Images, y: Labels, task: TaskId | None = None) -> StepStats:
+        batch, heads = self.augmented(self.as_batch(x, y, task)), self.model.heads
+        number, head = batch.only_task, heads.head_of(batch.only_task)
+        order = self.order.setdefault(head, [])
+        if len(order) < len(heads.choices[head]):
+            order += [label for label in heads.choices[head] if label not in order]
         places, compared = self.replay.located_draw(len(y))
         replayed = self.replay.draw(len(y))
         with self.clock("current gradient"):
@@ -94,7 +98,7 @@ class DER(RehearsalLearner):
         for place, wanted_row, weights_row in zip(places, wanted, weights, strict=True):
             task, note = self.noted_at(place)
             stored = np.frombuffer(note, LOGIT).astype(np.float32)
-            known = self.order[task][: len(stored)]
+            known = self.order[self.model.heads.head_of(task)][: len(stored)]
             wanted_row[known] = torch.from_numpy(stored)
             weights_row[known] = self.settings.alpha / (len(places) * max(1, len(known)))
         shares = [torch.zeros(len(places)), torch.full((len(batch.y),), 1 / len(batch.y))]
@@ -134,6 +138,10 @@ class DER(RehearsalLearner):
         largest = np.finfo(LOGIT).max
         stored = logits[:, list(classes)].clip(-largest, largest).astype(LOGIT)
         self.remember(x, y, task, [row.tobytes() for row in stored])
+
+    def kept_labels(self) -> dict[int, Iterable[int]]:
+        kept = super().kept_labels()
+        return {task: [*kept.get(task, ()), *self.order.get(task, ())] for task in {**kept, **self.order}}
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"order": {task: list(classes) for task, classes in self.order.items()}}

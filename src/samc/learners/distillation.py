@@ -11,7 +11,10 @@ from torch.nn import functional as F
 
 from samc.config import setting
 from samc.engine import Batch, Engine
-from samc.learners.base import NetworkLearner, NetworkSettings
+from samc.errors import ConfigError
+from samc.learners.base import NetworkLearner
+from samc.learners.fitting import check_classes
+from samc.learners.settings import NetworkSettings
 from samc.models import Classifier
 
 OUTSIDE = -1e20
@@ -25,6 +28,11 @@ class DistillingSettings(NetworkSettings):
     regularization: float = setting(
         1.0, "weight of the distillation that holds old tasks", least=0, hint="1 is a good start"
     )
+
+    def meaningless(self) -> str:
+        other = "take finetune or er with --average 0.99 --distil 1, whose teacher is an average, or told"
+        hidden = f"the old network that teaches is that of a task's end, which hidden boundaries do not tell; {other}"
+        return hidden if self.boundaries == "hidden" else super().meaningless()
 
 
 def distillation_loss(
@@ -81,10 +89,16 @@ class Teacher:
         return engine.gradient_of(self.loss, *inputs, **fixed)
 
     def old_heads(self, now: int, device: torch.device) -> Float[Tensor, "heads n"]:
-        """0 where a class is in an old task's head as the teacher knew it; sent once, the same tensor at every step."""
+        """0 where a class is in an old task's head as the teacher knew it; sent once, the same tensor at every step.
+
+        A shared head is one, of all the classes that the teacher had seen.
+        """
         if now not in self.heads:
-            old = torch.tensor([task for task in self.tasks if task != now], dtype=torch.int64)
-            known = self.network.heads.masks(old) if self.network else torch.zeros(0, 0, dtype=torch.bool)
+            heads = self.network.heads if self.network else None
+            old = dict.fromkeys(heads.head_of(task) for task in self.tasks if task != now) if heads else ()
+            known = torch.zeros(0, 0, dtype=torch.bool)
+            if heads:
+                known = heads.masks(torch.tensor(list(old), dtype=torch.int64))
             self.heads[now] = torch.zeros(known.shape).masked_fill(~known, OUTSIDE).to(device)
         return self.heads[now]
 
@@ -131,13 +145,15 @@ class Teacher:
             self.network.heads.shrink(state["num_classes"])
             self.network.load_state_dict(state["network"])
             self.tasks = list(state["tasks"])
+            known = check_classes(state["network"], state["num_classes"])
+            if not self.tasks or not set(self.tasks) <= set(known):
+                raise ConfigError("the state's old network has not learnt what it is said to know")
 
 
 def frozen_copy(model: Classifier) -> Classifier:
     """A copy that normalises by the images it is shown, as the network that it teaches does.
 
-    With the old tasks' running statistics instead, its outputs for the new task's images are far off, and learning
-    from them is worse than learning from none: docs/methods.md has the figures.
+    Its running statistics are those of old tasks, not of the new one's images.
     """
     frozen = copy.deepcopy(model).train().requires_grad_(False)
     for module in frozen.modules():

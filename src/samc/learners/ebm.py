@@ -36,7 +36,7 @@ class EBM(NetworkLearner):
 
     heads = EnergyHeads
 
-    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
+    def observe(self, x: Images, y: Labels, task: TaskId | None = None) -> StepStats:
         batch = self.augmented(self.as_batch(x, y, task))
         classes = self.model.heads.task_classes[batch.only_task]
         wrong = other_labels(torch.from_numpy(as_labels(y)), classes, self.random).to(self.device)

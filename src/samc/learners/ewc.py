@@ -10,8 +10,9 @@ from torch.func import functional_call, jacrev, vmap
 
 from samc.config import setting
 from samc.engine import flat_parameters, padded, trainable
-from samc.learners.base import NetworkLearner, NetworkSettings, StepStats
+from samc.learners.base import NetworkLearner, StepStats
 from samc.learners.inputs import Images, Labels, TaskId
+from samc.learners.settings import NetworkSettings
 from samc.models import Classifier
 from samc.models.classifier import in_mode
 from samc.streams.base import Task
@@ -30,6 +31,10 @@ class EWCSettings(NetworkSettings):
     fisher_images: int = setting(
         100, "images of each task from which the Fisher information is estimated", least=1, hint="the default is 100"
     )
+
+    def meaningless(self) -> str:
+        hidden = "ewc takes Fisher information at a task's end, which hidden boundaries do not tell; take er, or told"
+        return hidden if self.boundaries == "hidden" else super().meaningless()
 
 
 def fisher(model: Classifier, x: Float[Tensor, "n c h w"], task: int, *, at_once: bool = True) -> Float[Tensor, "p"]:
@@ -80,7 +85,7 @@ class EWC(NetworkLearner):
         self.kept: dict[int, tuple[Tensor, Tensor]] = {}
         self.add_up()
 
-    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
+    def observe(self, x: Images, y: Labels, task: TaskId | None = None) -> StepStats:
         batch = self.augmented(self.as_batch(x, y, task))
         with self.clock("current gradient"):
             g, loss = self.engine.gradient([batch])

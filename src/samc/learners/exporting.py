@@ -1,4 +1,4 @@
-"""A learner's network for other runtimes, as ONNX or TorchScript: images to the logits of all tasks' classes."""
+"""A learner's network for other runtimes, as ONNX or TorchScript: images to the logits of all heads' classes."""
 
 import copy
 import io
@@ -18,26 +18,28 @@ from samc.learners.base import NetworkLearner
 from samc.models import Classifier
 
 KEY = "samc"
-# under which a file says what its columns are: task and class of each
+# under which a file says what its columns are: the class of each, and its task where each task has a head
 OPSET = 18
 
 
 class Answers(nn.Module):
-    """The network that answers, with the head of every task: columns are tasks in order, each with its own classes."""
+    """The network that answers, with every head: columns are tasks in order, each with its own classes."""
 
     def __init__(self, model: Classifier):
         super().__init__()
         self.model = copy.deepcopy(model).cpu().eval().requires_grad_(False)
-        self.tasks = sorted(model.heads.task_classes)
+        self.heads = sorted(model.heads.choices)
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
         pooled = self.model.pooled(self.model.features(x))
-        return torch.cat([self.model.heads(pooled, task) for task in self.tasks], 1)
+        return torch.cat([self.model.heads(pooled, head) for head in self.heads], 1)
 
     @property
     def columns(self) -> list[dict[str, int]]:
-        known = self.model.heads.task_classes
-        return [{"task": task, "class": label} for task in self.tasks for label in known[task]]
+        heads = self.model.heads
+        if heads.shared:
+            return [{"class": label} for label in heads.seen]
+        return [{"task": task, "class": label} for task in self.heads for label in heads.choices[task]]
 
 
 def export(learner: NetworkLearner, path: str | Path) -> Path:
@@ -56,7 +58,7 @@ def answers_of(learner: NetworkLearner) -> Answers:
     if type(learner).scores is not NetworkLearner.scores:
         name = type(learner).__name__
         raise ConfigError(f"{name} answers by what it remembers, not by its network alone; use samc predict for it")
-    if not learner.model.heads.task_classes:
+    if not any(learner.model.heads.choices.values()):
         raise ConfigError("the learner has seen no task yet; there is nothing to export")
     return Answers(learner.answering.model)
 

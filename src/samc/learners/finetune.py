@@ -1,7 +1,8 @@
 """Finetune: plain SGD on whatever comes, with nothing kept. The floor that every other method must beat."""
 
-from samc.learners.base import HoldingSettings, NetworkLearner, StepStats
+from samc.learners.base import NetworkLearner, StepStats
 from samc.learners.inputs import Images, Labels, TaskId
+from samc.learners.settings import HoldingSettings
 
 
 class Finetune(NetworkLearner):
@@ -9,7 +10,7 @@ class Finetune(NetworkLearner):
 
     Settings = HoldingSettings
 
-    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
+    def observe(self, x: Images, y: Labels, task: TaskId | None = None) -> StepStats:
         batch = self.augmented(self.as_batch(x, y, task))
         with self.clock("current gradient"):
             g, loss = self.engine.gradient([batch], held=self.held())

@@ -5,7 +5,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from samc.errors import ConfigError
+from samc.learners.inputs import task_number
+from samc.memory.file import check_memory
 
+TASKS = "heads._extra_state"
+# where a network's state has the classes of each task
+FREE_ROOM, MOST_ROOM = 256, 4
+# images that there may be dense room for, however few are kept, and for each that is kept: twice as many as there are
 SHOWN = 3
 # differences that a message names
 OLD = "it does not say what it is of, as states of earlier versions of samc; make it anew with this version"
@@ -27,6 +33,7 @@ def check_state(learner: Any, state: dict[str, Any]) -> None:
     if missing := [name for name in learner.state_dict() if name not in state]:
         raise ConfigError(f"the state has no {', '.join(missing[:SHOWN])}; it is not all of a learner's")
     check_network_fits(learner.model, state["model"], state["num_classes"])
+    check_tasks(state)
 
 
 def check_network_fits(model: nn.Module, weights: dict[str, Any], num_classes: int) -> None:
@@ -42,6 +49,46 @@ def check_network_fits(model: nn.Module, weights: dict[str, Any], num_classes: i
         found = [f"{name} {described(given.get(name))} there, {described(own.get(name))} here" for name in unlike]
         more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         raise ConfigError(f"the state is of another network: {'; '.join(found[:SHOWN])}{more}; give the same network")
+
+
+def check_tasks(state: dict[str, Any]) -> None:
+    """Refuse tasks that have begun, or have been declared, of which the heads have no classes."""
+    known = check_classes(state["model"], state["num_classes"])
+    if state["average"] is not None and check_classes(state["average"]["model"], state["num_classes"]) != known:
+        raise ConfigError("the state's average has other tasks than the network")
+    said = {*state["begun_tasks"], *state["declared"], *([] if state["task"] is None else [state["task"]])}
+    if strange := {task_number(task) for task in said} - set(known):
+        raise ConfigError(f"the state has begun task {min(strange)}, of which it has no classes")
+
+
+def check_classes(network: dict[str, Any], num_classes: int) -> dict[int, Any]:
+    """The classes of each task that a network's state has; refused where its heads have not as many."""
+    heads, there = network.get(TASKS, {}), set(range(num_classes))
+    known = heads.get("task_classes", {})
+    for task, classes in known.items():
+        labels = {task_number(label) for label in classes}
+        if not labels or not labels <= there:
+            raise ConfigError(f"the state's task {task_number(task)} has classes that its heads have not")
+    if not {task_number(label) for label in heads.get("seen", ())} <= there:
+        raise ConfigError("the state has seen classes that its head has not")
+    return known
+
+
+def check_kept(learner: Any) -> None:
+    """Refuse what a learner has taken up of its tasks if it is not of their classes, or no images: a ValueError.
+
+    It decodes every memory, so that it is left to those who read a file.
+    """
+    heads = learner.model.heads
+    for task, labels in learner.kept_labels().items():
+        known = heads.seen if heads.shared else heads.task_classes.get(task, ())  # a task may not have been told
+        if strange := {int(label) for label in labels} - set(known):
+            raise ConfigError(f"the state keeps images of class {min(strange)}, which is none of task {task}")
+    if hasattr(learner, "memory"):
+        check_memory(learner.memory)
+        images = sum(learner.memory.images_per_task.values())
+        if not 0 <= learner.live.room <= FREE_ROOM + MOST_ROOM * images:
+            raise ConfigError("the state has room for more images than it keeps")
 
 
 def same_shape(name: str, mine: Any, theirs: Any) -> bool:

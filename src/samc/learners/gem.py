@@ -29,10 +29,18 @@ class ConeSettings(ConstraintSettings):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class GEMSettings(ConeSettings):
+    """Settings of GEM."""
+
+    def meaningless(self) -> str:
+        return no_cone(self) or super().meaningless()
+
+
 class GEM(RehearsalLearner):
     """θ ← θ − α·project(g, {g_k : k < t}); the last images of each task are kept whole."""
 
-    Settings = ConeSettings
+    Settings = GEMSettings
 
     def setup(self) -> None:
         super().setup()
@@ -45,6 +53,14 @@ def choose_rule(name: str, settings: ConeSettings) -> Rule:
         return RULES[name]
     mean, most = parse_constraints(settings.constraints)
     return agem if mean else partial(gem, margin=settings.memory_strength, most=most)
+
+
+def no_cone(settings: ConeSettings) -> str:
+    """Why there is none: its constraints are one per task."""
+    if settings.boundaries == "told" or settings.constraints == "mean":
+        return ""
+    remedy = "--constraints mean, agem or er have one memory of all"
+    return f"gem has a constraint per task, and hidden boundaries tell of none; {remedy}, or take told"
 
 
 def parse_constraints(text: str) -> tuple[bool, float]:

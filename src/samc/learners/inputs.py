@@ -6,11 +6,12 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64, UInt8
+from jaxtyping import Bool, Float, Int64, UInt8
 from torch import Tensor
 
 from samc.errors import ConfigError, DataError
 from samc.learners.augmentation import augmented
+from samc.learners.scenario import UNTOLD, Scenario
 from samc.models import Classifier
 from samc.models.classifier import Batch
 from samc.streams import pixels
@@ -37,12 +38,15 @@ class Inputs:
     settings: Any
     random: torch.Generator
     declared: set[int]
+    scenario: Scenario
     assign: Callable[[int, Sequence[int]], None]
     begin: Callable[[int], None]
 
-    def as_batch(self, x: Images, y: Labels, task: TaskId) -> Batch:
+    def as_batch(self, x: Images, y: Labels, task: TaskId | None) -> Batch:
         """A batch as the network takes it, or the reason why it cannot be learnt from."""
-        number, images = task_number(task), self.as_images(x)
+        if (task is None) == self.scenario.told:
+            self.scenario.check_observed(task)
+        number, images = told_task(task), self.as_images(x)
         y = y if isinstance(y, Tensor) else pixels.as_labels(y, len(images), "batch")
         if y.shape != (len(images),) or y.dtype not in WHOLE:
             found = f"{y.dtype} {tuple(y.shape)} for {len(images)} images"
@@ -58,7 +62,12 @@ class Inputs:
             self.assign(number, [*known, *strange])
         if number != self.current_task or not self.begun:
             self.begin(number)
-        return Batch(images, y.to(self.device, torch.int64), number)
+        y = y.to(self.device, torch.int64)
+        return Batch(images, y, number, self.among(y, number) if self.scenario.one_head else None)
+
+    def among(self, y: Int64[Tensor, "b"], task: int) -> Bool[Tensor, "b n"] | None:
+        """To which classes the loss of a batch is confined; None: to those of its head."""
+        return None
 
     def augmented(self, batch: Batch) -> Batch:
         """The batch as it is learnt from."""
@@ -108,6 +117,11 @@ def as_labels(y: Labels) -> Int64[np.ndarray, "b"]:
     """Labels as memory keeps them."""
     y = y if isinstance(y, Tensor) else pixels.as_labels(y, len(y), "batch")
     return y.cpu().numpy().astype(np.int64)
+
+
+def told_task(task: TaskId | None) -> int:
+    """The number of the task that a caller names, or of the one that there is where none is named."""
+    return UNTOLD if task is None else task_number(task)
 
 
 def task_number(task: Any) -> int:

@@ -19,18 +19,19 @@ class LiveMemory:
     def __init__(self, decode: Callable[[list[StoredImage]], tuple[Tensor, Tensor]], room: int = 0):
         self.decode = decode
         self.first_room = room  # that it had before it was saved: it takes as many bytes as if it had never been
-        self.rows: dict[int, tuple[StoredImage, int]] = {}  # by identity: two images may have equal bytes
+        # by identity: two images may have equal bytes. Whoever has a row is held here, so that no other gets its id
+        self.rows: dict[int, tuple[StoredImage, int]] = {}
+        self.free: list[int] = []
         self.x, self.y, self.task = torch.empty(0), torch.empty(0), 0
-        self.order = torch.empty(0, dtype=torch.int64)
+        self.order: list[int] = []  # of identities
 
     def look(self, images: Iterable[StoredImage], task: int) -> None:
-        """Become what the memory of a task holds now, in its order."""
-        held = {id(image): image for image in images}
-        self.rows = {key: pair for key, pair in self.rows.items() if held.get(key) is pair[0]}
-        new = [image for key, image in held.items() if key not in self.rows]
-        if new:
-            self.take_in(new)
-        self.order, self.task = torch.tensor([self.rows[key][1] for key in held], dtype=torch.int64), task
+        """Become what the memory of a task holds now, in its order; at every step, so that little is done by image."""
+        held = list(images)
+        self.order, self.task = list(map(id, held)), task
+        self.free += [self.rows.pop(key)[1] for key in self.rows.keys() - set(self.order)]
+        if len(self.rows) < len(held):
+            self.take_in([image for key, image in zip(self.order, held, strict=True) if key not in self.rows])
 
     def __len__(self) -> int:
         return len(self.order)
@@ -47,20 +48,20 @@ class LiveMemory:
 
     def pick(self, rows: Int64[Tensor, "n"]) -> Batch:
         """Some of the images, by their place."""
-        places = self.order[rows].to(self.y.device)
+        places = torch.tensor([self.rows[self.order[row]][1] for row in rows.tolist()]).to(self.y.device)
         return Batch(self.x[places], self.y[places], self.task)
 
     def take_in(self, images: list[StoredImage]) -> None:
         x, y = self.decode(images)
-        taken = {row for _, row in self.rows.values()}
-        if len(taken) + len(images) > len(self.y):
-            needed = len(taken) + len(images)
+        needed = len(self.rows) + len(images)
+        if needed > len(self.y):
             room = self.first_room if needed <= self.first_room else max(FIRST_ROOM, 2 * needed)
             larger = x.new_empty(room, *x.shape[1:]), y.new_zeros(room)
             if len(self.y):
                 larger[0][: len(self.y)], larger[1][: len(self.y)] = self.x, self.y
+            self.free += range(len(self.y), room)
             self.x, self.y = larger
-        free = [row for row in range(len(self.y)) if row not in taken][: len(images)]
-        places = torch.tensor(free).to(self.y.device)
+        taken, self.free = self.free[: len(images)], self.free[len(images) :]
+        places = torch.tensor(taken).to(self.y.device)
         self.x[places], self.y[places] = x, y
-        self.rows |= {id(image): (image, row) for image, row in zip(images, free, strict=True)}
+        self.rows |= {id(image): (image, row) for image, row in zip(images, taken, strict=True)}

@@ -22,7 +22,7 @@ class LwF(DistillingLearner):
 
     Settings = LwFSettings
 
-    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
+    def observe(self, x: Images, y: Labels, task: TaskId | None = None) -> StepStats:
         batch, settings = self.augmented(self.as_batch(x, y, task)), self.settings
         with self.clock("current gradient"):
             weight, temperature = settings.regularization, settings.temperature

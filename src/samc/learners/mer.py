@@ -42,7 +42,7 @@ class MER(RehearsalLearner):
 
     Settings = MERSettings
 
-    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
+    def observe(self, x: Images, y: Labels, task: TaskId | None = None) -> StepStats:
         batch = self.augmented(self.as_batch(x, y, task))
         losses = []
         with self.clock("current gradient"):

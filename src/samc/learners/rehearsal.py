@@ -1,25 +1,27 @@
 """Rehearsal: what methods share that replay past tasks: dense images while a task lasts, an episodic memory behind."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, UInt8
+from jaxtyping import Bool, Float, Int64, UInt8
 from torch import Tensor
 
 from samc.config import Terms, setting
 from samc.engine import Batch
 from samc.engine.plain import features_of
 from samc.errors import ConfigError, DataError
-from samc.learners.base import HoldingSettings, NetworkLearner, NetworkSettings, StepStats
+from samc.learners.base import NetworkLearner, StepStats
 from samc.learners.fitting import check_state
 from samc.learners.inputs import Images, Labels, TaskId, as_labels
 from samc.learners.live import LiveMemory
 from samc.learners.replay import Replay
 from samc.learners.rules import Rule
-from samc.memory import AUTO, EpisodicMemory, budget_of, codec_for, full_selection, parse_codec
+from samc.learners.settings import HoldingSettings, NetworkSettings
+from samc.memory import AUTO, Budget, EpisodicMemory, budget_of, codec_for, full_selection, parse_codec
+from samc.memory.budget import parse_budget
 from samc.memory.buffer import StoredImage
 from samc.models.classifier import in_mode
 from samc.streams.base import Task
@@ -49,6 +51,11 @@ class MemorySettings(Terms, NetworkSettings):
         before=0.0,
     )
 
+    def meaningless(self) -> str:
+        if self.boundaries == "hidden" and (self.memory_bytes is None or parse_budget(self.memory_bytes).per_task):
+            return "where boundaries are hidden no budget is per task; say one for all, such as --memory-bytes 600KB"
+        return super().meaningless()
+
 
 @dataclass(frozen=True, kw_only=True)
 class KeepingSettings(MemorySettings, HoldingSettings):
@@ -63,14 +70,40 @@ class KeepingSettings(MemorySettings, HoldingSettings):
     replay_current: bool = setting(
         False, "whether what is remembered of the current task is replayed too", before=False
     )
+    batch_classes: str = setting(
+        "seen",
+        "classes that a batch's loss runs over where there is one head, its replay's over all: all that were seen, the "
+        "batch's own (as in ER-ACE), or its task's",
+        choices=("seen", "batch", "task"),
+    )
+
+    def idle(self) -> dict[str, str]:
+        found = super().idle()
+        if self.scenario == "task":
+            found["batch_classes"] = "where each task has a head; add --scenario class, or leave it out"
+        if self.boundaries == "hidden":
+            found["replay_current"] = "where boundaries are hidden: all memory is replayed; leave it out"
+        return found
+
+    def meaningless(self) -> str:
+        if self.boundaries == "hidden" and self.batch_classes == "task":
+            return "hidden boundaries do not tell a task's classes; take --batch-classes batch or seen"
+        return super().meaningless()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintSettings(KeepingSettings):
     """Settings of methods to which memory is a constraint, and no part of the loss."""
 
+    @property
+    def constrains(self) -> bool:
+        return True
+
     def idle(self) -> dict[str, str]:
-        return dict.fromkeys(("replay_weight", "replay_current"), "where memory only constrains a step; leave it out")
+        constrained = "where memory only constrains a step; leave it out"
+        return super().idle() | (
+            dict.fromkeys(("replay_weight", "replay_current"), constrained) if self.constrains else {}
+        )
 
 
 class ReplayLearner(NetworkLearner):
@@ -148,9 +181,7 @@ class RehearsalLearner(ReplayLearner):
         super().setup()
         settings = self.settings
         self.budget_images = settings.buffer_size if settings.memory_bytes is None else None
-        budget = budget_of(
-            self.image_shape, self.num_classes, settings.buffer_size, settings.accounting, settings.memory_bytes
-        )
+        budget = self.budget_for(self.num_classes)
         # of its own: images may arrive a step late, and what is drawn meanwhile must not depend on when
         self.keeping_random = torch.Generator().manual_seed(self.seed)
         reservoir = self.keeping_random if getattr(settings, "keeps", None) == "sample" else None
@@ -158,13 +189,42 @@ class RehearsalLearner(ReplayLearner):
         codec = parse_codec(spec, self.image_shape, self.model.found.grid)
         self.stored = EpisodicMemory(codec, self.num_classes, budget, settings.accounting, reservoir, self.note)
         self.live = LiveMemory(self.decoded)
-        if getattr(settings, "replay_current", False) and "replay_current" not in settings.idle():
+        self.own_classes: tuple[Hashable, Tensor] | None = None
+        current = getattr(settings, "replay_current", False) and "replay_current" not in settings.idle()
+        if current or not self.scenario.told:
             self.replay.current = self.current_memory
+
+    def budget_for(self, num_classes: int | None) -> Budget:
+        terms = self.settings
+        return budget_of(self.image_shape, num_classes, terms.buffer_size, terms.accounting, terms.memory_bytes)
+
+    def fit_classes(self, count: int) -> None:
+        if self.num_classes is not None:  # else labels have had room for all that may come from the beginning
+            self.memory.fit_classes(count, self.budget_for(count))
+        super().fit_classes(count)
 
     def expect(self, images: Iterable[UInt8[np.ndarray, "n c h w"]] = ()) -> None:
         tasks = len(self.declared | set(self.stored.by_task))
         roomy = self.stored.share(tasks) >= ROOMY * int(np.prod(self.image_shape))
         self.stored.check_room(max(1, tasks), self.note_bytes(), () if roomy else images)
+
+    def among(self, y: Int64[Tensor, "b"], task: int) -> Bool[Tensor, "b n"] | None:
+        """ER-ACE (Caccia et al. 2022): what is new is learnt among what is new, and pushes no old class away."""
+        kind, heads = getattr(self.settings, "batch_classes", "seen"), self.model.heads
+        if kind == "seen":
+            return None
+        if kind == "batch":
+            return (
+                torch.zeros(heads.num_classes, dtype=torch.bool, device=y.device)
+                .index_fill(0, y, True)
+                .expand(len(y), -1)
+            )
+        key = heads.task_classes[task], heads.num_classes
+        if self.own_classes is None or self.own_classes[0] != key:  # sent to the device once
+            row = torch.zeros(heads.num_classes, dtype=torch.bool)
+            row[list(heads.task_classes[task])] = True
+            self.own_classes = key, row.to(y.device)
+        return self.own_classes[1].expand(len(y), -1)
 
     def note_bytes(self) -> int:
         """The most bytes that the method keeps with an image."""
@@ -213,7 +273,7 @@ class RehearsalLearner(ReplayLearner):
         """Remembered images in [0, 1]; of methods that keep them whole, as they are."""
         return torch.from_numpy(images).to(self.device, memory_format=torch.channels_last).float() / 255
 
-    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
+    def observe(self, x: Images, y: Labels, task: TaskId | None = None) -> StepStats:
         batch = self.as_batch(x, y, task)
         g, loss = self.rule(self.engine, self.augmented(batch), self.replay)
         self.step(g)
@@ -238,6 +298,9 @@ class RehearsalLearner(ReplayLearner):
             "images_per_task": [images[task] for task in sorted(images)],
             "accounting": self.memory.accounting,
         }
+
+    def kept_labels(self) -> dict[int, Iterable[int]]:
+        return {task: self.memory.labels(held.images).tolist() for task, held in self.memory.by_task.items()}
 
     def terms(self) -> dict[str, Any]:
         return super().terms() | self.stored.terms()

@@ -27,9 +27,10 @@ def er(engine: Engine, batch: Batch, replay: Replay) -> Gradient:
 
 def agem(engine: Engine, batch: Batch, replay: Replay) -> Gradient:
     """A-GEM (Chaudhry et al. 2019): g − min(0, ⟨g, r⟩/⟨r, r⟩)·r, where r is the gradient on a sample of the past."""
-    if not replay.past:
+    drawn = replay.draw(REFERENCE_IMAGES)
+    if not drawn:
         return er(engine, batch, replay)
-    g, past, loss = replay.gradients(engine, batch, [replay.draw(REFERENCE_IMAGES)])
+    g, past, loss = replay.gradients(engine, batch, [drawn])
     with engine.clock("projection"):
         # a half-space instead of a cone: no margin, and nothing that a ridge would have to tell apart
         return project(g, past, margin=0.0, ridge=0.0), loss

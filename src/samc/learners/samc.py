@@ -14,8 +14,8 @@ from samc.completion import Completion, parse_completion, unchanged
 from samc.config import setting
 from samc.learners.base import StepStats
 from samc.learners.completing import CompletionSettings
-from samc.learners.gem import choose_rule
-from samc.learners.inputs import Images, Labels, TaskId, as_labels, task_number
+from samc.learners.gem import choose_rule, no_cone
+from samc.learners.inputs import Images, Labels, TaskId, as_labels, told_task
 from samc.learners.rehearsal import RehearsalLearner
 from samc.learners.rules import RULES
 from samc.memory import Selection, select
@@ -47,13 +47,22 @@ class SAMCSettings(CompletionSettings):
         choices=("eval", "train", "batch"),
     )
 
+    @property
+    def constrains(self) -> bool:
+        return self.replay != "er"
+
     def idle(self) -> dict[str, str]:
-        found = super().idle()
-        if self.replay != "er":
-            return found
-        cone, of_cone = ("memory_strength", "constraints", "reference_precision"), ("replay_weight", "replay_current")
-        found = {name: remedy for name, remedy in found.items() if name not in of_cone}
-        return found | dict.fromkeys(cone, "with --replay er; add --replay gem, or leave it out")
+        cone = () if self.constrains else ("memory_strength", "constraints", "reference_precision")
+        return super().idle() | dict.fromkeys(cone, "with --replay er; add --replay gem, or leave it out")
+
+    def meaningless(self) -> str:
+        if self.boundaries == "hidden" and self.replay == "gem" and (reason := no_cone(self)):
+            return reason
+        if self.boundaries == "hidden" and self.completion.endswith("autoencoder") and self.autoencoder_steps:
+            return (
+                "the autoencoder learns at a task's end, which hidden boundaries do not tell; add --autoencoder-steps 0"
+            )
+        return super().meaningless()
 
 
 class SAMC(RehearsalLearner):
@@ -82,8 +91,8 @@ class SAMC(RehearsalLearner):
         with self.clock("completion"):
             return self.completion(images, masks).contiguous(memory_format=torch.channels_last)
 
-    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
-        number, batch, pixels, labels = task_number(task), self.as_batch(x, y, task), self.as_bytes(x), as_labels(y)
+    def observe(self, x: Images, y: Labels, task: TaskId | None = None) -> StepStats:
+        number, batch, pixels, labels = told_task(task), self.as_batch(x, y, task), self.as_bytes(x), as_labels(y)
         g, loss = self.rule(self.engine, self.augmented(batch), self.replay)  # line 8: θ ← OPT_θ(θ, B_t, M̃_{k<t}, α)
         self.step(g)
         if not self.stored.codec.selective:  # whole pictures: nothing is to be chosen

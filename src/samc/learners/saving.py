@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from samc.errors import ConfigError
-from samc.files import write_output
-from samc.models.backbones import BACKBONES, TIMM
+from samc.errors import ConfigError, DataError
+from samc.files import folders_with, write_output
+from samc.learners.arguments import checked_shape
+from samc.models.backbones import BACKBONES, TIMM, build_backbone
 from samc.state import file_of, load_state
 
 FILE = "learner.safetensors"
@@ -41,6 +43,10 @@ def save_learner(learner: Any, path: Path, *, replace: bool) -> Path:
 
 def read_learner(path: Path) -> dict[str, Any]:
     """What a learner's file says, given the file or the folder of a run."""
+    if path.is_dir() and not (path / FILE).exists():
+        within = folders_with(FILE, path)
+        name = f"name one of its runs, such as {within[0]}" if within else "give the folder of a finished run"
+        raise DataError(f"{path} holds no {FILE}, which runs of earlier versions did not leave; {name}")
     return load_state(path / FILE if path.is_dir() else path, KIND)[0]
 
 
@@ -52,3 +58,27 @@ def check_network(path: str | Path, saved: dict[str, Any], model: nn.Module | No
         raise ConfigError(f"{path} has a network of your own, {name}; make it and give it: samc.load(..., model=net)")
     if model is not None and by_name:
         raise ConfigError(f"{path} has the network {name}, which is made from its name; leave model= out")
+
+
+def check_sizes(saved: dict[str, Any], *, by_name: bool) -> None:
+    """Refuse a file that would have a network made of more numbers than it holds of one: a ValueError says so."""
+    held, classes = saved["state"]["model"], saved["state"]["num_classes"]
+    sizes = {name: value.numel() for name, value in held.items() if isinstance(value, Tensor)}
+    heads = sum(size for name, size in sizes.items() if name.startswith("heads."))
+    if saved["num_classes"] not in (None, classes) or classes > heads:
+        raise ValueError(f"it says {classes} classes and has not as many")
+    if by_name and parameters_of(saved["settings"]["backbone"], saved["image_shape"]) > sum(sizes.values()):
+        raise ValueError("it has fewer weights than its network")
+
+
+def parameters_of(backbone: str, image_shape: Any) -> int:
+    """How many numbers a network has, without making them."""
+    shape = checked_shape(image_shape)
+    try:
+        with torch.device("meta"):
+            made = build_backbone(backbone, shape)
+    except Exception:
+        if backbone in BACKBONES:
+            raise
+        return 0  # some of timm's cannot be made so
+    return sum(value.numel() for value in made.state_dict().values())

@@ -157,6 +157,27 @@ class EpisodicMemory:
             held.cost -= held.images[index].cost
             del held.images[index]
 
+    def fit_classes(self, num_classes: int, budget: Budget) -> None:
+        """Be ready for so many classes: labels are kept in a type that holds them, under the budget for such labels.
+
+        A budget that has no room for an image then is refused, and nothing is changed.
+        """
+        kind, before = label_type(num_classes), (self.num_classes, self.budget, self.label_type)
+        labels = {task: self.labels(held.images).astype(kind) for task, held in self.by_task.items()}
+        self.num_classes, self.budget, self.label_type = num_classes, budget, kind
+        if kind == before[-1]:
+            return
+        try:
+            self.check_room(max(1, len(self.by_task)))
+        except ConfigError:
+            self.num_classes, self.budget, self.label_type = before
+            raise
+        for task, held in self.by_task.items():
+            images = zip(held.images, labels[task], strict=True)
+            held.images = deque(self.stored_image(image.blob, label.tobytes(), image.note) for image, label in images)
+            held.cost = sum(image.cost for image in held.images)
+            self.make_room(held, 0)
+
     def draw(self, below: int) -> int:
         return int(torch.randint(below, (), generator=self.reservoir))
 

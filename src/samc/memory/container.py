@@ -16,11 +16,10 @@ from safetensors.numpy import save
 
 from samc.errors import DataError, OutputError
 from samc.files import open_regular, write_output
+from samc.tensor_files import LENGTH_BYTES
 
 KEY = "samc"
 # all our text is under one key: the library writes several in an order that changes from call to call
-LENGTH_BYTES = 8
-# at the beginning of a file, they say how long the header is
 MAX_HEADER_BYTES = 2**18
 # enough for ten thousand tasks; parsing a header takes some twenty times its size
 REMEDY = "give the path of a memory's file, such as runs/first/memory.samc"

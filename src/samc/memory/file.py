@@ -91,6 +91,20 @@ def load(path: str | Path) -> EpisodicMemory:
     return memory
 
 
+def check_memory(memory: EpisodicMemory) -> None:
+    """Refuse a memory whose images are not what its codec has written, or out of proportion: a ValueError says so."""
+    images = [image for held in memory.by_task.values() for image in held.images]
+    shape = memory.codec.image_shape
+    if too_many_pixels({"image_shape": shape, "tasks": [(0, len(images), 0)]}, memory.nbytes):
+        raise ValueError("its memory has too few bytes for so many images of that size")
+    if any(len(image.label) != memory.label_type.itemsize for image in images):
+        raise ValueError("its memory has labels of another size")
+    if images and memory.labels(images).max() >= memory.num_classes:
+        raise ValueError(f"labels go from 0 to {memory.num_classes - 1}")
+    for _ in memory.decoded():  # what cannot be decoded is refused now, not in the middle of a task
+        pass
+
+
 def checksum(fields: dict[str, Any], tensors: dict[str, np.ndarray]) -> str:
     """SHA-256 over the fields and the tensors, each with its name and length before it."""
     digest = hashlib.sha256(compact_json(fields, sort_keys=True).encode())

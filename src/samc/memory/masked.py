@@ -177,8 +177,11 @@ class Cam(MaskedCodec):
         if len(blob) < self.fixed_bytes:
             raise DataError(DAMAGED)
         cutoffs = np.frombuffer(blob, "<u2", 1).astype(np.uint16)
-        maps = np.frombuffer(blob, np.uint8, self.fixed_bytes - 2, 2).reshape(1, *self.grid)
-        return masks_of(maps, cutoffs, *self.image_shape[1:])[0], self.fixed_bytes
+        return masks_of(self.saliency(blob)[None], cutoffs, *self.image_shape[1:])[0], self.fixed_bytes
+
+    def saliency(self, blob: bytes) -> UInt8[np.ndarray, "i j"]:
+        """The map at the beginning of a blob; of an image that is kept whole it says nothing."""
+        return np.frombuffer(blob, np.uint8, self.fixed_bytes - 2, 2).reshape(self.grid)
 
 
 def deflated(colours: UInt8[np.ndarray, "c n"]) -> bytes:

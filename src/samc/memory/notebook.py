@@ -1,4 +1,4 @@
-"""What a notebook shows of a memory: a small self-contained page with some decoded images of each task."""
+"""A memory at a glance: some decoded images of each task, as one picture, or as a small page for notebooks."""
 
 import base64
 import html
@@ -6,7 +6,7 @@ import io
 from itertools import islice
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Int64, UInt8
 from PIL import Image
 
 from samc.memory.buffer import EpisodicMemory, TaskMemory, counted
@@ -41,17 +41,34 @@ def task_row(memory: EpisodicMemory, task: int, held: TaskMemory) -> str:
 
 
 def pictures(memory: EpisodicMemory, held: TaskMemory) -> str:
-    """Some images of a task side by side, as one embedded PNG; the classes are what one reads when pointing at it."""
+    """Some images of a task as one embedded PNG; the classes are what one reads when pointing at it."""
+    strip, labels = task_strip(memory, held)
+    classes = "classes " + ", ".join(map(str, labels))
+    content = base64.b64encode(as_png(strip)).decode()
+    style = f"height:{SHOWN_HEIGHT}px;max-width:none;image-rendering:pixelated"
+    name = html.escape(classes, quote=True)
+    return f'<img src="data:image/png;base64,{content}" alt="{name}" title="{name}" style="{style}">'
+
+
+def gallery(memory: EpisodicMemory) -> UInt8[np.ndarray, "h w c"]:
+    """One picture, a line for each task: some of its images, from the oldest to the newest."""
+    held = (memory.by_task[task] for task in memory.tasks[:MAX_TASKS])
+    strips = [task_strip(memory, task_memory)[0] for task_memory in held]
+    width = max(strip.shape[1] for strip in strips)
+    lines = [np.pad(strip, ((0, GAP), (0, width - strip.shape[1]), (0, 0)), constant_values=255) for strip in strips]
+    return np.concatenate(lines)[:-GAP]
+
+
+def task_strip(
+    memory: EpisodicMemory, held: TaskMemory
+) -> tuple[UInt8[np.ndarray, "h2 w2 c2"], Int64[np.ndarray, "n"]]:
+    """Some images of a task side by side, from the oldest to the newest, and their labels."""
     indices = np.linspace(0, len(held.images) - 1, min(MAX_IMAGES, len(held.images))).round().astype(int)
     chosen = [held.images[index] for index in indices]
     images, masks = memory.codec.decode([image.blob for image in chosen])
     if not memory.codec.gist:
         images = np.where(masks[:, None], images, np.uint8(DROPPED))
-    classes = "classes " + ", ".join(map(str, memory.labels(chosen)))
-    content = base64.b64encode(as_png(side_by_side(images))).decode()
-    style = f"height:{SHOWN_HEIGHT}px;max-width:none;image-rendering:pixelated"
-    name = html.escape(classes, quote=True)
-    return f'<img src="data:image/png;base64,{content}" alt="{name}" title="{name}" style="{style}">'
+    return side_by_side(images), memory.labels(chosen)
 
 
 def side_by_side(images: UInt8[np.ndarray, "n c h w"]) -> UInt8[np.ndarray, "h2 w2 c2"]:

@@ -16,12 +16,13 @@ from typing import Any, Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from samc.errors import ConfigError, UserError, unknown
+from samc.errors import ConfigError, UserError, one_line, unknown
+from samc.extras import imported
 from samc.models.mlp import MLP
 from samc.models.resnet import ReducedResNet18
 from samc.models.resnet18 import ResNet18
 from samc.models.vit import VisionTransformer
-from samc.models.weights import load_weights, one_line
+from samc.models.weights import load_weights
 
 ImageShape = tuple[int, int, int]
 # channels, height, width
@@ -97,7 +98,7 @@ class TimmBackbone(nn.Module):
 
 def timm_backbone(name: str, image_shape: ImageShape) -> nn.Module:
     """One of timm's networks by its name in timm, with weights that are drawn, not downloaded."""
-    timm = imported_timm()
+    timm = imported("timm", "'samc[timm]'")
     if not name or set(name) & set(":/\\"):  # hf-hub:... would be fetched
         raise ConfigError(
             f"backbone 'timm:{name}' is not timm:NAME with a name from timm.list_models(), as timm:resnet18"
@@ -120,16 +121,6 @@ def timm_backbone(name: str, image_shape: ImageShape) -> nn.Module:
             "choose a network for images of this size"
         ) from None
     return TimmBackbone(network)
-
-
-def imported_timm() -> Any:
-    try:
-        import timm  # noqa: PLC0415  (an extra, and slow to import)
-    except Exception as error:  # beside a torchvision for another torch: RuntimeError
-        absent = isinstance(error, ModuleNotFoundError) and error.name == "timm"
-        problem = "is not installed" if absent else f"cannot be imported ({one_line(error)})"
-        raise ConfigError(f"timm {problem}; pip install 'samc[timm]'") from None
-    return timm
 
 
 # -- a factory of the user's

@@ -22,11 +22,15 @@ Kind = Literal["map", "tokens", "vector"]
 
 
 class Batch(NamedTuple):
-    """Images in [0, 1], labels of the stream, and the one task they all belong to, or each image's own."""
+    """Images in [0, 1], labels of the stream, and the one task they all belong to, or each image's own.
+
+    `among` narrows the loss: to which of all classes each image's is confined, whatever else its head has.
+    """
 
     x: Float[Tensor, "b c h w"]
     y: Int64[Tensor, "b"]
     task: int | Int64[Tensor, "b"]
+    among: Bool[Tensor, "b n"] | None = None
 
     @property
     def tasks(self) -> Int64[Tensor, "b"]:
@@ -108,7 +112,12 @@ class Classifier(nn.Module):
     def joined(self, batches: Sequence[Batch]) -> tuple[Tensor, Tensor, Tensor]:
         """Images and labels of several batches, and among which of all classes each image's is."""
         x, y = torch.cat([batch.x for batch in batches]), torch.cat([batch.y for batch in batches])
-        return x, y, self.heads.masks(torch.cat([batch.tasks for batch in batches]))
+        return x, y, self.masks(batches)
+
+    def masks(self, batches: Sequence[Batch]) -> Bool[Tensor, "b n"]:
+        """Among which of all classes each image's is: its head's, or fewer."""
+        masks, among = self.heads.masks(torch.cat([batch.tasks for batch in batches])), confined(batches)
+        return masks if among is None else masks & among
 
     def loss(
         self,
@@ -138,8 +147,10 @@ class Classifier(nn.Module):
         """The same loss from each task's own columns, in a form that cannot be recorded.
 
         To the last bit what a head alone gives: among all classes, sums are rounded otherwise, and learning blows that
-        up within some steps.
+        up within some steps. A shared head has no columns of a task's own.
         """
+        if self.heads.shared:
+            return self.loss(features, torch.cat([batch.y for batch in batches]), self.masks(batches), shares, held)
         pooled, losses, first = self.pooled(features), [], 0
         for batch in batches:
             parts = batch.y.split([count for _, count in batch.runs])
@@ -152,6 +163,19 @@ class Classifier(nn.Module):
 
     def forward(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
         return self.logits(self.features(x), task)
+
+
+def confined(batches: Sequence[Batch]) -> Bool[Tensor, "b n"] | None:
+    """To which of all classes the loss of each image of several batches is confined; None where none is."""
+    classes = next((batch.among.shape[1] for batch in batches if batch.among is not None), None)
+    if classes is None:
+        return None
+    return torch.cat([
+        torch.ones(len(batch.y), classes, dtype=torch.bool, device=batch.y.device)
+        if batch.among is None
+        else batch.among
+        for batch in batches
+    ])  # fmt: skip
 
 
 def equal_shares(y: Int64[Tensor, "b"]) -> Float[Tensor, "b"]:

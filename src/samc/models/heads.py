@@ -1,4 +1,4 @@
-"""Heads: one linear layer of all classes, of which each task sees its own; it grows as classes arrive."""
+"""Heads: one linear layer of all classes, of which a task sees its own, or all see every class; it grows with them."""
 
 from collections.abc import Sequence
 
@@ -9,23 +9,29 @@ from torch.nn import functional as F
 
 from samc.errors import ConfigError
 from samc.models.start import seeded
+from samc.streams.pixels import MOST_CLASSES
+
+ONE = 0
+# the number of a shared head
 
 
 class Heads(nn.Module):
     """Which classes a task chooses between, and the logits of those classes.
 
-    `num_classes` fixes how many classes there are; with None there are as many as have been seen.
+    `num_classes` fixes how many classes there are; with None there are as many as have been assigned. Each task has a
+    head of its own; or, with `shared`, all have one, which chooses between the classes that have been seen so far.
     """
 
-    def __init__(self, width: int, num_classes: int | None, seed: int = 0):
+    def __init__(self, width: int, num_classes: int | None, seed: int = 0, *, shared: bool = False):
         super().__init__()
-        self.width, self.seed = width, seed
+        self.width, self.seed, self.shared = width, seed, shared
         self.grows = num_classes is None
         self.build(num_classes or 0)
         self.task_classes: dict[int, tuple[int, ...]] = {}
+        self.seen: tuple[int, ...] = ()  # what a shared head chooses between
         self.version = 0
         # of everything above: who has recorded a computation on the heads must record it again when this has changed
-        self.table: tuple[Tensor, Tensor] | None = None  # both are made from task_classes, where they are needed
+        self.table: tuple[Tensor, Tensor] | None = None  # both are made from the heads' classes, where they are needed
         self.ordered: dict[int, Tensor] = {}
 
     def build(self, count: int) -> None:
@@ -36,23 +42,45 @@ class Heads(nn.Module):
     def num_classes(self) -> int:
         return len(self.linear.weight)
 
-    def assign(self, task: int, classes: Sequence[int]) -> None:
-        """Say which classes a task chooses between."""
+    def check(self, task: int, classes: Sequence[int]) -> None:
+        """Refuse classes that a task cannot choose between here."""
         if not classes:
             raise ConfigError(f"task {task} has no class; name those that it chooses between")
         if min(classes) < 0:
             raise ConfigError(f"classes are whole numbers from 0; task {task} has {min(classes)}")
-        if self.grows and max(classes) >= self.num_classes:
-            self.grow(max(classes) + 1)
-        if max(classes) >= self.num_classes:
+        if max(classes) >= MOST_CLASSES:
+            raise ConfigError(f"task {task} has class {max(classes)}; number them 0, 1, 2, ... below {MOST_CLASSES:,}")
+        if max(classes) >= self.num_classes and not self.grows:
             raise ConfigError(
                 f"task {task} has classes {tuple(classes)}, the network only 0 to {self.num_classes - 1}; make it with "
                 f"num_classes={max(classes) + 1}, or without num_classes, and heads grow"
             )
+
+    def assign(self, task: int, classes: Sequence[int]) -> None:
+        """Say which classes a task chooses between."""
+        self.check(task, classes)
+        self.fit(max(classes) + 1)
         known = tuple(sorted(set(classes)))
         if self.task_classes.get(task) != known:
             self.task_classes[task] = known
-            self.changed(task)
+            if not self.shared:
+                self.changed(task)
+
+    def see(self, classes: Sequence[int]) -> None:
+        """From now on a shared head chooses between these classes too."""
+        known = tuple(sorted({*self.seen, *classes}))
+        if self.shared and known != self.seen:
+            self.seen = known
+            self.changed()
+
+    @property
+    def choices(self) -> dict[int, tuple[int, ...]]:
+        """Each head's classes, in ascending order."""
+        return {ONE: self.seen} if self.shared else self.task_classes
+
+    def head_of(self, task: int) -> int:
+        """The number of a task's head."""
+        return ONE if self.shared else task
 
     def changed(self, *tasks: int) -> None:
         self.table, self.version = None, self.version + 1
@@ -90,16 +118,17 @@ class Heads(nn.Module):
 
     def columns(self, task: int) -> slice | Int64[Tensor, "k"]:
         """Where a task's classes are among all: neighbours as a slice, whose gradient is a copy, no scattered sum."""
-        classes = self.task_classes[task]
+        classes = self.choices[self.head_of(task)]
         if classes == tuple(range(classes[0], classes[-1] + 1)):
             return slice(classes[0], classes[-1] + 1)
         return self.in_order(task, self.linear.weight.device)
 
     def in_order(self, task: int, device: torch.device) -> Int64[Tensor, "k"]:
         """A task's classes on a device: sent there once, since nothing may be sent while a graph is recorded."""
-        if task not in self.ordered or self.ordered[task].device != device:
-            self.ordered[task] = torch.tensor(self.task_classes[task], device=device)
-        return self.ordered[task]
+        head = self.head_of(task)
+        if head not in self.ordered or self.ordered[head].device != device:
+            self.ordered[head] = torch.tensor(self.choices[head], device=device)
+        return self.ordered[head]
 
     def positions(self, y: Int64[Tensor, "b"], task: int) -> Int64[Tensor, "b"]:
         """Labels of the stream as positions in the task's logits."""
@@ -108,19 +137,19 @@ class Heads(nn.Module):
     def masks(self, tasks: Int64[Tensor, "b"]) -> Bool[Tensor, "b n"]:
         """Which of all classes each image chooses between, by its task."""
         if self.table is None or self.table[0].device != tasks.device:
-            numbers = sorted(self.task_classes)
+            numbers = sorted(self.choices)
             table = torch.zeros(len(numbers), self.num_classes, dtype=torch.bool)
-            for row, task in zip(table, numbers, strict=True):
-                row[list(self.task_classes[task])] = True
+            for row, head in zip(table, numbers, strict=True):
+                row[list(self.choices[head])] = True
             self.table = torch.tensor(numbers).to(tasks.device), table.to(tasks.device)
         known, table = self.table
-        return table[torch.searchsorted(known, tasks)]
+        return table[torch.zeros_like(tasks) if self.shared else torch.searchsorted(known, tasks)]
 
     def get_extra_state(self) -> dict:
-        return {"task_classes": self.task_classes}
+        return {"task_classes": self.task_classes} | ({"seen": self.seen} if self.shared else {})
 
     def set_extra_state(self, state: dict) -> None:
-        self.task_classes = dict(state["task_classes"])
+        self.task_classes, self.seen = dict(state["task_classes"]), tuple(state.get("seen", ()))
         self.changed()
 
 

@@ -12,6 +12,7 @@ from safetensors import safe_open
 from samc.errors import ConfigError
 from samc.models.autoencoder import InpaintingAutoencoder
 from samc.models.weights import load_weights, read_safetensors
+from samc.tensor_files import open_tensors
 
 STREAM = "stream"
 # weights at random, which learn from the stream alone
@@ -19,6 +20,10 @@ PACKAGED = {"pretrained": "cifar10", "pretrained:cifar100": "cifar100"}
 # the package's weights, by the data set whose training images they were learnt from
 DIGEST, DIGITS = " sha256:", 10
 # what follows a file's name once its content is known, and how many digits tell two contents apart
+
+MOST_BYTES = 2**22
+# of a file of weights; an autoencoder's has some hundred thousand
+REMEDY = "give a file of samc pretrain"
 
 
 def with_digest(start: str) -> str:
@@ -31,7 +36,7 @@ def with_digest(start: str) -> str:
         raise ConfigError(
             f"--autoencoder is {STREAM}, {', '.join(PACKAGED)} or a file of samc pretrain; there is no file {name}"
         )
-    read_safetensors(path)
+    read_safetensors(path, MOST_BYTES)
     origin(path)
     found = hashlib.sha256(path.read_bytes()).hexdigest()[:DIGITS]
     if digest not in ("", found):
@@ -47,6 +52,7 @@ def located(start: str) -> AbstractContextManager[Path]:
 
 def origin(path: Path) -> dict[str, Any]:
     """What a file says of the images that it was learnt from."""
+    open_tensors(path, REMEDY, MOST_BYTES).close()
     with safe_open(path, "pt") as file:
         try:
             found = json.loads(file.metadata()["pretrained"])

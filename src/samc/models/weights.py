@@ -1,16 +1,20 @@
 """Weights for a backbone from a local file, safetensors or torch's own: all of them or none, and never any code."""
 
+import os
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from samc.errors import ConfigError, DataError
+from samc.errors import ConfigError, DataError, one_line
+from samc.files import open_regular
+from samc.tensor_files import MOST_BYTES, open_tensors
 
 WRAPPED = ("state_dict", "model")
 # under which checkpoints keep the state dict beside an optimiser's or a count of epochs
@@ -20,6 +24,7 @@ COUNTER = "num_batches_tracked"
 # of batch norm; old checkpoints are without it, and torch loads them all the same
 EXTRA_STATE = "_extra_state"
 # what a module saves beyond its tensors, as the classes of its tasks: no weights
+REMEDY = "give the path of a network's weights"
 NAMED = 3
 # how many of the weights that do not fit a message names
 
@@ -68,7 +73,7 @@ def load_weights(backbone: nn.Module, path: str | Path) -> tuple[str, ...]:
 
 def read_state_dict(path: Path) -> dict[str, Any]:
     """The tensors by name, on the CPU."""
-    if not path.is_file():  # nor a pipe, which would keep us waiting, nor an address
+    if not path.is_file():  # an address, perhaps
         raise DataError(
             f"there is no file {path}; weights are read from a local file, safetensors or torch's (.pt, .pth), "
             "and nothing is downloaded"
@@ -95,7 +100,8 @@ def is_state_dict(content: Any) -> bool:
     )
 
 
-def read_safetensors(path: Path) -> Any:
+def read_safetensors(path: Path, most_bytes: int = MOST_BYTES) -> Any:
+    open_tensors(path, REMEDY, most_bytes).close()
     try:
         return load_file(path, device="cpu")
     except OSError as error:
@@ -105,6 +111,7 @@ def read_safetensors(path: Path) -> Any:
 
 
 def read_torch(path: Path) -> Any:
+    check_archive(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a TorchScript archive torch warns before it refuses it
@@ -116,6 +123,21 @@ def read_torch(path: Path) -> Any:
             f"{path} is damaged, or holds more than tensors, and no code from a file is run; where you trust its "
             "source, load it yourself and save it with torch.save(network.state_dict(), path) or as safetensors"
         ) from None
+
+
+def check_archive(path: Path) -> None:
+    """Refuse what torch.save has not written: more bytes than any network has, or an archive that could burst."""
+    with open_regular(path, REMEDY) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MOST_BYTES:
+            raise DataError(f"{path} has {size:,} bytes, no file of its kind has more than {MOST_BYTES:,}; {REMEDY}")
+        try:
+            with ZipFile(file) as archive:
+                packed = any(info.compress_type != ZIP_STORED for info in archive.infolist())
+        except (BadZipFile, ValueError, OSError, EOFError, NotImplementedError):  # no archive, as torch wrote at first
+            return
+    if packed:
+        raise DataError(f"{path} is compressed, which torch.save does not do; save it with torch.save again")
 
 
 def unreadable(path: Path, error: OSError) -> DataError:
@@ -182,7 +204,3 @@ def mismatch(
 def enumerated(names: list[str]) -> str:
     more = [f"and {len(names) - NAMED} more"] if len(names) > NAMED else []
     return ", ".join([*names[:NAMED], *more])
-
-
-def one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]

@@ -3,11 +3,9 @@
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from samc.errors import DataError
-from samc.record import FILE, RunRecord
+from samc.record import RunRecord
 from samc.report.measures import (
     Measure,
     extra_bytes,
@@ -65,14 +63,6 @@ class MethodRow:
         }
 
 
-def load_records(folder: Path) -> list[RunRecord]:
-    """Every record in a folder and below it, or the one that is named."""
-    paths = [folder] if folder.is_file() else sorted(folder.rglob(FILE))
-    if not paths:
-        raise DataError(f"{folder} holds no {FILE}; name the folder of some runs, such as runs")
-    return [RunRecord.load(path) for path in paths]
-
-
 def comparison_tables(records: Sequence[RunRecord]) -> list[Table]:
     """One table for all runs on equal terms."""
     return [
@@ -95,28 +85,34 @@ def repeats_note(rows: Sequence[MethodRow]) -> tuple[str, ...]:
 
 
 def method_rows(records: Sequence[RunRecord]) -> dict[str, list[MethodRow]]:
-    """By the terms of the comparison, a row for each method, its settings and its machine, the best ACC first.
+    """By the terms of the comparison, the rows of their methods."""
+    groups: dict[str, list[RunRecord]] = {}
+    for record in records:
+        groups.setdefault(json.dumps(record.fingerprint, sort_keys=True), []).append(record)
+    tables: dict[str, list[MethodRow]] = {}
+    for terms, alike in groups.items():
+        tables[title_of(json.loads(terms), tables)] = rows_of(alike)
+    return tables
+
+
+def rows_of(records: Sequence[RunRecord]) -> list[MethodRow]:
+    """A row for each method, its settings and its machine, the best ACC first.
 
     Of two runs that differ in nothing, the later counts. The number of threads is a part of a CPU: it changes the order
     in which numbers are added, and with it what is learnt.
     """
-    groups: dict[str, dict[str, dict[int, list[RunRecord]]]] = {}
+    methods: dict[str, dict[int, list[RunRecord]]] = {}
     for record in records:
-        terms = json.dumps(record.fingerprint, sort_keys=True)
         settings = {k: v for k, v in record.config.items() if k != "seed"} | machine_of(record)
-        by_seed = groups.setdefault(terms, {}).setdefault(json.dumps(settings, sort_keys=True), {})
+        by_seed = methods.setdefault(json.dumps(settings, sort_keys=True), {})
         by_seed.setdefault(-1 if (seed := record.config.get("seed", 0)) is None else seed, []).append(record)
-    tables: dict[str, list[MethodRow]] = {}
-    for terms, methods in groups.items():
-        rows = []
-        for by_seed in methods.values():
-            ordered = tuple(by_seed[seed][-1] for seed in sorted(by_seed))
-            repeats = tuple((record, runs[-1]) for runs in by_seed.values() for record in runs[:-1])
-            rows.append(MethodRow(ordered[0].config["model"], ordered, repeats))
-        rows = [replace(row, method=telling_name(row, rows)) for row in rows]
-        title = title_of(json.loads(terms), tables)
-        tables[title] = sorted(rows, key=lambda row: -row.over_seeds(percent("acc")).mean)
-    return tables
+    rows = []
+    for by_seed in methods.values():
+        ordered = tuple(by_seed[seed][-1] for seed in sorted(by_seed))
+        repeats = tuple((record, runs[-1]) for runs in by_seed.values() for record in runs[:-1])
+        rows.append(MethodRow(ordered[0].config["model"], ordered, repeats))
+    rows = [replace(row, method=telling_name(row, rows)) for row in rows]
+    return sorted(rows, key=lambda row: -row.over_seeds(percent("acc")).mean)
 
 
 def telling_name(row: MethodRow, rows: Sequence[MethodRow]) -> str:

@@ -55,7 +55,9 @@ STYLES: dict[str, dict[str, Any]] = {
 # Okabe and Ito's colours and two darker ones, each with a marker of its own: lines differ without their colours too
 NAMES = {
     "gem": "GEM",
+    "agem": "A-GEM",
     "er": "ER",
+    "der": "DER++",
     "ewc": "EWC",
     "lwf": "LwF",
     "icarl": "iCaRL",

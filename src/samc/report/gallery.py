@@ -9,12 +9,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from samc.experiments.pictures import RememberedImage
+from samc.report.lettering import ignoring_missing_glyphs, in_lines
 
 ROWS = ("truth", "saliency", "kept", "completed")
 DROPPED = 0.93
 # the light grey of pixels that are not stored
 PANEL = 0.95
 # inches per side
+NAME_WIDTH = 14
+# letters above one
 
 
 def draw_gallery(images: Sequence[RememberedImage], file: Path | BytesIO, title: str) -> None:
@@ -39,12 +42,13 @@ def draw_gallery(images: Sequence[RememberedImage], file: Path | BytesIO, title:
                 axes.spines[:].set_visible(False)
                 if row == 0:
                     heading = f"task {task + 1}\n" if column == 0 else "\n"
-                    axes.set_title(heading + image.name.replace(" ", "\n", 1), fontsize=7.5, loc="left")
+                    axes.set_title(heading + in_lines(image.name, NAME_WIDTH), fontsize=7.5, loc="left")
                 if row == len(ROWS) - 1:
                     axes.set_xlabel(f"{image.nbytes:,} bytes\n{image.mask.mean():.0%} kept", fontsize=7)
                 if column == number == 0:
                     axes.set_ylabel(name, fontsize=9)
-    figure.savefig(file)
+    with ignoring_missing_glyphs():
+        figure.savefig(file)
 
 
 def panels(image: RememberedImage) -> tuple[np.ndarray, ...]:

@@ -1,5 +1,6 @@
 """The picture of a memory: for each task some images as they are stored, and as they come back."""
 
+from collections.abc import Sequence
 from io import BytesIO
 
 import numpy as np
@@ -13,6 +14,8 @@ from samc.experiments.diagnosis import evenly_spread
 from samc.memory import EpisodicMemory
 from samc.memory.gist import Gist
 from samc.memory.masked import MaskedCodec
+from samc.report.lettering import ignoring_missing_glyphs, in_lines
+from samc.streams.names import name_of
 
 DROPPED = 219
 # the grey of a pixel that is not stored
@@ -20,6 +23,8 @@ GAP = 0.06
 # between two images, as a part of an image
 PANEL = 0.85
 # inches per image
+NAME_WIDTH = 15
+# letters that fit below one
 MAX_IMAGES_ABREAST = 18
 # more tasks than fit next to each other continue below
 MOST_TASKS = 100
@@ -28,8 +33,8 @@ MOST_PIXELS = 512
 # per side, several times what a panel shows
 
 
-def draw_memory(memory: EpisodicMemory, *, per_task: int = 6) -> bytes:
-    """A PNG. Tasks as blocks, in reading order; below each image its label, its bytes and how much of it was kept."""
+def draw_memory(memory: EpisodicMemory, *, per_task: int = 6, class_names: Sequence[str] | None = None) -> bytes:
+    """A PNG. Tasks as blocks, in reading order; below each image its class, its bytes and how much of it was kept."""
     tasks = [memory.tasks[place] for place in sorted(evenly_spread(len(memory.tasks), MOST_TASKS))]
     columns = max([1, *(min(per_task, len(memory.by_task[task].images)) for task in tasks)])
     abreast = max(1, min(len(tasks), MAX_IMAGES_ABREAST // columns))
@@ -52,9 +57,10 @@ def draw_memory(memory: EpisodicMemory, *, per_task: int = 6) -> bytes:
         bottom = size[1] - 0.5 - down * block_height - 0.25 - len(names) * panel_height
         corner = ((0.55 + across * block_width) / size[0], bottom / size[1])
         axes = figure.add_axes((*corner, count * PANEL / size[0], len(names) * panel_height / size[1]))
-        draw_task(axes, memory, task, count, names if across == 0 else ("",) * len(names))
+        draw_task(axes, memory, task, count, names if across == 0 else ("",) * len(names), class_names)
     picture = BytesIO()
-    figure.savefig(picture, format="png")
+    with ignoring_missing_glyphs():
+        figure.savefig(picture, format="png")
     return picture.getvalue()
 
 
@@ -65,7 +71,14 @@ def row_names(memory: EpisodicMemory) -> tuple[str, ...]:
     return ("kept", "with the gist" if memory.codec.gist else "completed")
 
 
-def draw_task(axes: Axes, memory: EpisodicMemory, task: int, count: int, names: tuple[str, ...]) -> None:
+def draw_task(
+    axes: Axes,
+    memory: EpisodicMemory,
+    task: int,
+    count: int,
+    names: tuple[str, ...],
+    class_names: Sequence[str] | None,
+) -> None:
     """One task: so many of its images, from the oldest to the newest."""
     held = memory.by_task[task]
     indices = np.linspace(0, len(held.images) - 1, count).round().astype(int)
@@ -87,7 +100,8 @@ def draw_task(axes: Axes, memory: EpisodicMemory, task: int, count: int, names: 
     axes.set_title(heading, fontsize=8.5, loc="left", pad=3)
     for column, (image, label) in enumerate(zip(chosen, memory.labels(chosen), strict=True)):
         share = f", {masks[column].mean():.0%}" if len(names) == 2 else ""
-        caption = f"class {label}\n{image.nbytes:,} B{share}"
+        class_name = in_lines(name_of(int(label), class_names), NAME_WIDTH)
+        caption = f"{class_name}\n{image.nbytes:,} B{share}"
         axes.text(column + 0.5, len(names) + 0.02, caption, fontsize=6.5, ha="center", va="top")
 
 

@@ -25,6 +25,7 @@ from samc.report.grid_table import as_presets, grid_tables
 from samc.report.measures import images, memory_bytes
 from samc.report.paired_table import parts_tables, released_tables, saliency_tables
 from samc.report.runs import BUDGET, Results, by_stream, machines_sentence
+from samc.report.scenario_table import scenario_tables
 from samc.report.stored_table import stored_tables
 from samc.report.tables import Table, to_csv, to_latex, to_markdown
 
@@ -40,6 +41,8 @@ TABLES: dict[str, Callable[[Item, Results], list[Table]]] = {
     "released": released_tables,
     "frontier": frontier_tables,
     "saliency": saliency_tables,
+    "class-incremental": scenario_tables,
+    "domain-incremental": scenario_tables,
     "grid": grid_tables,
 }
 FIGURES: dict[str, Callable[[curves.Streams], Figure]] = {

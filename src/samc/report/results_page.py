@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from samc.errors import DataError
+from samc.errors import DataError, OutputError
 from samc.experiments.items import ITEMS
 from samc.experiments.record_store import RecordStore
 from samc.experiments.specification import Item
-from samc.files import write_whole
+from samc.files import write_output
 from samc.record import RunRecord
 from samc.report.missing import missing_table
 from samc.report.reproduction import FIGURES, TABLES, load_pictures, publish
@@ -20,6 +20,7 @@ INTRODUCTION = """# Results
 
 Every table and figure of the paper and a few of our own, made from the records of runs and from nothing else. `samc
 reproduce` learns what is missing, `samc results` writes this page again."""
+DRAWING = "`samc reproduce`, and `samc results` without --page, draw it."
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class ItemResults:
 
 
 def results_page(store: RecordStore, *, link: str = "", quick: bool = False, seeds: Sequence[int] | None = None) -> str:
-    """The page as Markdown; `link` leads from it to the store's folder, where `publish` writes the figures."""
+    """The page as Markdown; `link` leads from it to the store's folder, where the figures are."""
     collected = [ItemResults.collect(item, store, quick, seeds) for item in ITEMS.values()]
     jobs = {name: record for item_results in collected for name, record in item_results.by_job.items()}
     known = [record for record in jobs.values() if record]
@@ -58,22 +59,30 @@ def results_page(store: RecordStore, *, link: str = "", quick: bool = False, see
     return "\n\n".join([*parts, *([to_markdown([missing])] if missing.rows else [])]) + "\n"
 
 
-def write_results(
-    store: RecordStore, path: Path, *, quick: bool = False, seeds: Sequence[int] | None = None
-) -> list[Path]:
-    """The tables and figures of all that a store holds, in its folder, and the page that shows them."""
+def publish_all(store: RecordStore, *, quick: bool = False, seeds: Sequence[int] | None = None) -> list[Path]:
+    """The tables and figures of all that a store holds, written into its folder."""
     written = []
     for item in ITEMS.values():
         begun = ItemResults.collect(item, store, quick, seeds).begun
         if begun:
             written += publish(item, begun, store.folder, load_pictures(item.jobs(seeds=seeds, quick=quick), store))
-    if not written:
+    return written
+
+
+def write_results_page(
+    store: RecordStore, path: Path, *, quick: bool = False, seeds: Sequence[int] | None = None
+) -> None:
+    """The page alone; the figures that it shows are those that lie in the store's folder."""
+    if not any(ItemResults.collect(item, store, quick, seeds).begun for item in ITEMS.values()):
         how = "learn some with: samc reproduce table1 --out FOLDER; quick ones are shown with --quick"
         raise DataError(f"{store.folder} holds no run of an item; {how}")
     link = Path(os.path.relpath(store.folder, path.parent)).as_posix()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, results_page(store, link=f"{link}/", quick=quick, seeds=seeds).encode(), replace=True)
-    return [*written, path]
+    content = results_page(store, link=f"{link}/", quick=quick, seeds=seeds).encode()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}; choose another --page") from None
+    write_output(path, content, replace=True, taken="choose another --page")
 
 
 def item_section(item_results: ItemResults, link: str, folder: Path) -> list[str]:
@@ -86,9 +95,11 @@ def item_section(item_results: ItemResults, link: str, folder: Path) -> list[str
 
 
 def item_lines(item: Item, begun: Results, link: str, folder: Path) -> list[str]:
-    """Tables as they are, figures as links; a gallery only where it could be drawn."""
+    """Tables as they are, figures as links, where they have been drawn."""
     if item.name in TABLES or item.name in FIGURES:
-        figure = [f"![{item.what}]({link}{item.name}.png)"] if item.name in FIGURES else []
+        name = f"{item.name}.png"
+        drawn = f"![{item.what}]({link}{name})" if (folder / name).exists() else f"{name} has not been drawn: {DRAWING}"
+        figure = [drawn] if item.name in FIGURES else []
         return [*figure, *([to_markdown(TABLES[item.name](item, begun), level=3)] if item.name in TABLES else [])]
     names = {stream: f"{item.name}-{stream}.png" for stream in streams_of(begun)}
     return [f"![{stream}: {item.what}]({link}{name})" for stream, name in names.items() if (folder / name).exists()]

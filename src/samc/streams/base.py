@@ -28,6 +28,9 @@ class Dataset:
     class_names: tuple[str, ...]
     source: str
     # where the pixels come from, in words that two runs on the same data share
+    domain: np.ndarray | None = None
+    test_domain: np.ndarray | None = None
+    # which task each image belongs to, from 0, where every task has all classes; None where tasks are cut by class
 
     def __repr__(self) -> str:
         images = f"{len(self.y):,} training and {len(self.test_y):,} test images of {by_sides(self.x.shape[1:])}"
@@ -89,31 +92,64 @@ def split(
     check_setting(RunConfig, "seed", seed)
     if tested_on == "held-out":
         dataset = with_held_out_test(dataset)
-    order = ordered_classes(class_order, len(dataset.class_names), seed)
-    groups = grouped(order, n_tasks, classes_per_task, dataset.name)
+    if dataset.domain is None:
+        order = ordered_classes(class_order, len(dataset.class_names), seed)
+        cuts = by_class(dataset, grouped(order, n_tasks, classes_per_task, dataset.name))
+    else:
+        cuts = by_domain(dataset, n_tasks, class_order)
     tasks = []
-    for task_id, classes in enumerate(groups):
-        train_rows = np.flatnonzero(np.isin(dataset.y, classes))
+    for task_id, (classes, all_rows, test_rows) in enumerate(cuts):
+        train_rows = all_rows
         if samples_per_task is not None:
-            drawn = torch.randperm(len(train_rows), generator=generator(seed, task_id))[:samples_per_task]
-            train_rows = train_rows[np.sort(drawn.numpy())]
-        test_rows = np.flatnonzero(np.isin(dataset.test_y, classes))
+            drawn = torch.randperm(len(all_rows), generator=generator(seed, task_id))[:samples_per_task]
+            train_rows = all_rows[np.sort(drawn.numpy())]
         train = as_tensors(dataset.x, dataset.y, train_rows)
         test = as_tensors(dataset.test_x, dataset.test_y, test_rows)
         tasks.append(ArrayTask(task_id, classes, *train, *test, seed=seed))
     return Stream(dataset.name, tuple(tasks), len(dataset.class_names), dataset.class_names, dataset.source)
 
 
+Cut = tuple[tuple[int, ...], np.ndarray, np.ndarray]
+# a task's classes, and the rows of its training and test images
+
+
+def by_class(dataset: Dataset, groups: list[tuple[int, ...]]) -> Iterator[Cut]:
+    for classes in groups:
+        yield classes, np.flatnonzero(np.isin(dataset.y, classes)), np.flatnonzero(np.isin(dataset.test_y, classes))
+
+
+def by_domain(dataset: Dataset, n_tasks: int | None, class_order: Sequence[int] | str) -> Iterator[Cut]:
+    """A task for each domain, or for the first so many, of all classes."""
+    assert dataset.domain is not None and dataset.test_domain is not None  # noqa: PT018
+    most = int(dataset.domain.max()) + 1
+    if class_order != RunConfig.class_order:
+        raise ConfigError(f"every task of {dataset.name} has all classes; leave class-order out")
+    if n_tasks is not None and not 1 <= n_tasks <= most:
+        raise ConfigError(f"{dataset.name} has {most} domains, got n-tasks {n_tasks}")
+    for domain in range(n_tasks or most):
+        rows = np.flatnonzero(dataset.domain == domain), np.flatnonzero(dataset.test_domain == domain)
+        yield tuple(np.unique(dataset.y[rows[0]]).tolist()), *rows
+
+
 def with_held_out_test(dataset: Dataset) -> Dataset:
-    """The same without its test images: every tenth training image per class is one now, the same for every seed."""
-    held_out = np.zeros(len(dataset.y), bool)
+    """The same without its test images: every tenth training image per class is one now, the same for every seed.
+
+    Where there are domains, per class and domain.
+    """
+    held_out, domain = np.zeros(len(dataset.y), bool), dataset.domain
     for label, name in enumerate(dataset.class_names):
         rows = np.flatnonzero(dataset.y == label)
-        if len(rows) < HELD_OUT:
-            raise DataError(f"{dataset.name}: class {name!r} has fewer than {HELD_OUT} images, no tenth to hold out")
-        held_out[rows[::HELD_OUT]] = True
+        parts = [rows] if domain is None else [rows[domain[rows] == part] for part in np.unique(domain[rows])]
+        for part in parts:
+            if len(part) < HELD_OUT:
+                where = "" if domain is None else " in a domain"
+                found = f"class {name!r} has fewer than {HELD_OUT} images{where}, no tenth to hold out"
+                raise DataError(f"{dataset.name}: {found}")
+            held_out[part[::HELD_OUT]] = True
     x, y, source = dataset.x, dataset.y, f"{dataset.source}, tested on a tenth of the training images"
-    return replace(dataset, x=x[~held_out], y=y[~held_out], test_x=x[held_out], test_y=y[held_out], source=source)
+    domains = (None, None) if domain is None else (domain[~held_out], domain[held_out])
+    cut = replace(dataset, x=x[~held_out], y=y[~held_out], test_x=x[held_out], test_y=y[held_out], source=source)
+    return replace(cut, domain=domains[0], test_domain=domains[1])
 
 
 def as_tensors(x: np.ndarray, y: np.ndarray, rows: np.ndarray) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import pickle
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from samc.errors import DataError
 from samc.files import read_regular
 from samc.streams.base import Dataset
+from samc.streams.names import listed
 
 FOLDERS = {
     "cifar10": ("cifar-10-batches-py", "cifar-10-batches-bin"),
@@ -65,17 +67,36 @@ NAME_FILES = {
     "cifar-100-binary": "fine_label_names.txt",
 }
 
-CIFAR10_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+COARSE_NAMES = {"cifar-100-python": "meta", "cifar-100-binary": "coarse_label_names.txt"}
+
+NAME_KEYS = {"cifar10": b"label_names", "cifar100": b"fine_label_names"}
+
+Part = tuple[np.ndarray, np.ndarray]
+# images and their labels: one column of them, or the coarse and the fine
 
 
 def load_cifar10(data_dir: Path) -> Dataset:
     """CIFAR-10 from cifar-10-batches-py/ or cifar-10-batches-bin/ under data_dir."""
-    return load("cifar10", data_dir, [f"data_batch_{number}" for number in range(1, 6)], "test_batch", CIFAR10_NAMES)
+    return load("cifar10", data_dir, [f"data_batch_{number}" for number in range(1, 6)], "test_batch")
 
 
 def load_cifar100(data_dir: Path) -> Dataset:
     """CIFAR-100 with its fine labels, from cifar-100-python/ or cifar-100-binary/ under data_dir."""
-    return load("cifar100", data_dir, ["train"], "test", tuple(str(number) for number in range(100)))
+    return load("cifar100", data_dir, ["train"], "test")
+
+
+def load_cifar100_domains(data_dir: Path) -> Dataset:
+    """CIFAR-100 with its twenty superclasses, each of five domains: its first subclass, its second, and so on."""
+    folder, (x, labels), (test_x, test_labels) = read_all("cifar100", data_dir, ["train"], "test")
+    pairs = sorted({(int(coarse), int(fine)) for coarse, fine in labels})
+    place = {fine: place for place, fine in enumerate(fine for _, fine in pairs)}
+    coarse = [label for label, _ in pairs]
+    if coarse != [label for label in range(20) for _ in range(5)] or len(place) != 100:
+        raise DataError(f"{folder}: its fine labels are not five to each of twenty coarse ones; fetch it again")
+    domain, test_domain = (np.array([place[int(fine)] % 5 for fine in part[:, -1]]) for part in (labels, test_labels))
+    names = class_names(folder, "cifar100", "cifar100-domains", COARSE_NAMES, b"coarse_label_names")
+    y, test_y = labels[:, 0], test_labels[:, 0]
+    return Dataset("cifar100-domains", x, y, test_x, test_y, names, source_of("cifar100"), domain, test_domain)
 
 
 def find_folder(name: str, data_dir: Path) -> Path | None:
@@ -83,8 +104,15 @@ def find_folder(name: str, data_dir: Path) -> Path | None:
     return next((data_dir / folder for folder in FOLDERS[name] if (data_dir / folder).is_dir()), None)
 
 
-def load(name: str, data_dir: Path, train: list[str], test: str, default_names: tuple[str, ...]) -> Dataset:
-    """Read every part of a CIFAR in whichever layout is there."""
+def load(name: str, data_dir: Path, train: list[str], test: str) -> Dataset:
+    """A CIFAR with its own labels; of CIFAR-100 the fine ones."""
+    folder, (x, labels), (test_x, test_labels) = read_all(name, data_dir, train, test)
+    names = class_names(folder, name, name, NAME_FILES, NAME_KEYS[name])
+    return Dataset(name, x, labels[:, -1], test_x, test_labels[:, -1], names, source_of(name))
+
+
+def read_all(name: str, data_dir: Path, train: list[str], test: str) -> tuple[Path, Part, Part]:
+    """Every part of a CIFAR in whichever layout is there, and the folder that it was read from."""
     folder = find_folder(name, data_dir)
     if folder is None:
         wanted = " or ".join(f"{folder}/" for folder in FOLDERS[name])
@@ -93,30 +121,31 @@ def load(name: str, data_dir: Path, train: list[str], test: str, default_names: 
             f"run `samc data fetch {name}`, or point --data-dir at the folder that holds it"
         )
     read = read_pickled if folder.name == FOLDERS[name][0] else read_binary
-    x, y = concatenate([read(folder, file, name) for file in train])
-    test_x, test_y = concatenate([read(folder, test, name)])
-    title = name.upper().replace("CIFAR", "CIFAR-")
-    # both layouts hold the same images, so the source does not say which one was read
-    source = f"{title}, official files, checksums verified"
-    return Dataset(name, x, y, test_x, test_y, class_names(folder, name, default_names), source)
+    return folder, concatenate([read(folder, file, name) for file in train]), concatenate([read(folder, test, name)])
 
 
-def read_pickled(folder: Path, file: str, name: str) -> tuple[np.ndarray, np.ndarray]:
+def source_of(name: str) -> str:
+    """Both layouts hold the same images, so that it does not say which one was read."""
+    return f"{name.upper().replace('CIFAR', 'CIFAR-')}, official files, checksums verified"
+
+
+def read_pickled(folder: Path, file: str, name: str) -> Part:
     """Pixels (n, 3072) and labels of one file of a Python layout."""
     batch = unpickle(read_checked(folder / file, name), f"{folder / file}")
-    return batch[b"data"], np.array(batch[b"labels" if name == "cifar10" else b"fine_labels"], dtype=np.int64)
+    columns = [b"labels"] if name == "cifar10" else [b"coarse_labels", b"fine_labels"]
+    return batch[b"data"], np.array([batch[column] for column in columns], dtype=np.int64).T
 
 
-def read_binary(folder: Path, file: str, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels (n, 3072) and labels of one file of a binary layout; the fine label stands right before the pixels."""
+def read_binary(folder: Path, file: str, name: str) -> Part:
+    """Pixels (n, 3072) and labels of one file of a binary layout; the labels stand before the pixels."""
     row_bytes = 3073 if name == "cifar10" else 3074
     content = read_checked(folder / f"{file}.bin", name)
     rows = np.frombuffer(content, dtype=np.uint8).reshape(-1, row_bytes)
-    return rows[:, -3072:], rows[:, -3073].astype(np.int64)
+    return rows[:, -3072:], rows[:, :-3072].astype(np.int64)
 
 
-def concatenate(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """All parts as images (n, 32, 32, 3) and labels (n,); the files store one colour plane after another."""
+def concatenate(parts: list[Part]) -> Part:
+    """All parts as images (n, 32, 32, 3) and labels (n, k); the files store one colour plane after another."""
     y = np.concatenate([labels for _, labels in parts])
     x = np.empty((len(y), 32, 32, 3), dtype=np.uint8)
     start = 0
@@ -126,20 +155,18 @@ def concatenate(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray,
     return x, y
 
 
-def class_names(folder: Path, name: str, default_names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names that came with the files, or the default where the file of names was left out."""
-    path = folder / NAME_FILES[folder.name]
+def class_names(folder: Path, name: str, names_of: str, files: Mapping[str, str], key: bytes) -> tuple[str, ...]:
+    """The names that came with the files, or the package's list where the file of names, or its part, was left out."""
+    path, expected = folder / files[folder.name], tuple(listed()[names_of])
     if not path.exists():
-        return default_names
+        return expected
     content = read_checked(path, name)
     if path.suffix == ".txt":
         names = tuple(content.decode("latin1").split())
     else:
-        meta = unpickle(content, f"{path}")
-        key = b"label_names" if name == "cifar10" else b"fine_label_names"
-        names = tuple(label.decode() for label in meta[key])
-    if len(names) != len(default_names):
-        raise DataError(f"{path} has {len(names)} class names instead of {len(default_names)}; restore or delete it")
+        names = tuple(label.decode() for label in unpickle(content, f"{path}").get(key, ())) or expected
+    if len(names) != len(expected):
+        raise DataError(f"{path} has {len(names)} class names instead of {len(expected)}; restore or delete it")
     return names
 
 

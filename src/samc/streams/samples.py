@@ -12,8 +12,8 @@ from torch import Tensor
 from samc.errors import DataError
 from samc.streams.pixels import CHANNELS, Normalisation, PixelReader, as_labels, as_tensor, by_sides, described
 
-IMAGE_KEYS = ("image", "x", "pixel_values")
-LABEL_KEYS = ("label", "y", "labels")
+IMAGE_KEYS = ("image", "x", "pixel_values", "img")
+LABEL_KEYS = ("label", "y", "labels", "fine_label")
 READ_AT_ONCE = 512
 # images of a Dataset that are turned into bytes together
 

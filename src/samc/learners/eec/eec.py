@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,13 @@ from torch import nn
 from samc.config import Terms, setting
 from samc.engine import Batch
 from samc.errors import ConfigError
-from samc.learners.base import EVALUATION_BATCH, NetworkSettings, StepStats
+from samc.learners.base import EVALUATION_BATCH, StepStats
 from samc.learners.eec.encoder import Adam, learn_to_encode
 from samc.learners.eec.episodes import Episodes, check_room, keep
 from samc.learners.inputs import Images, Labels, TaskId
 from samc.learners.rehearsal import ReplayLearner
 from samc.learners.rules import Gradient
+from samc.learners.settings import NetworkSettings
 from samc.memory import budget_of
 from samc.models import InpaintingAutoencoder
 from samc.models.autoencoder import WIDTHS, code_grid, decode
@@ -38,6 +39,10 @@ class EECSettings(Terms, NetworkSettings):
         0.1, "share of the classifier's features in the reconstruction loss", least=0, most=1
     )
 
+    def meaningless(self) -> str:
+        hidden = "eec encodes a task's images at its end, which hidden boundaries do not tell; take er, or told"
+        return hidden if self.boundaries == "hidden" else super().meaningless()
+
 
 class EEC(ReplayLearner):
     """θ ← θ − α·∇ mean of w·loss over B and as many pseudo-images of past tasks; w = exp(−γ·age), and 1 on B.
@@ -49,24 +54,34 @@ class EEC(ReplayLearner):
 
     def setup(self) -> None:
         super().setup()
-        terms = self.settings
-        budget = budget_of(self.image_shape, self.num_classes, terms.buffer_size, terms.accounting, terms.memory_bytes)
-        if not budget.per_task:
-            raise ConfigError(f"eec cannot shrink what it has encoded; say memory-bytes as {terms.memory_bytes}/task")
-        self.budget_bytes = budget.total
+        self.budget_bytes = self.budget_for(self.num_classes)
         self.code_width = WIDTHS[-1] * math.prod(code_grid(*self.image_shape[1:]))
         self.episodes: dict[int, Episodes] = {}
         self.decoders: dict[int, nn.Module] = {}
         self.decay: dict[int, float] = {}
         # one for all tasks, begun anew with each: what its steps are recorded from stays where it is
         self.autoencoder = InpaintingAutoencoder(self.image_shape[0]).to(self.device)
-        self.adam = Adam(self.autoencoder.parameters(), terms.encoder_lr)
+        self.adam = Adam(self.autoencoder.parameters(), self.settings.encoder_lr)
 
-    def declare(self, task: int, classes: Sequence[int]) -> None:
-        check_room(len(classes), self.code_width, self.num_classes, self.budget_bytes)
-        super().declare(task, classes)
+    def budget_for(self, num_classes: int | None) -> int:
+        """Bytes per task."""
+        terms = self.settings
+        budget = budget_of(self.image_shape, num_classes, terms.buffer_size, terms.accounting, terms.memory_bytes)
+        if not budget.per_task:
+            raise ConfigError(f"eec cannot shrink what it has encoded; say memory-bytes as {terms.memory_bytes}/task")
+        return budget.total
 
-    def observe(self, x: Images, y: Labels, task: TaskId) -> StepStats:
+    def fit_classes(self, count: int) -> None:
+        """What has been encoded keeps its labels as they are; tasks to come have room for larger ones."""
+        super().fit_classes(count)
+        self.budget_bytes = self.budget_for(self.num_classes)
+
+    def assign(self, task: int, classes: Sequence[int]) -> None:
+        most = None if self.num_classes is None else max(self.num_classes, 1 + max(classes, default=0))
+        check_room(len(classes), self.code_width, most, self.budget_for(most))
+        super().assign(task, classes)
+
+    def observe(self, x: Images, y: Labels, task: TaskId | None = None) -> StepStats:
         batch = self.augmented(self.as_batch(x, y, task))
         g, loss = self.weighted_gradient(batch)
         self.step(g)
@@ -108,8 +123,8 @@ class EEC(ReplayLearner):
             self.episodes[task.id] = keep(codes, task.y, self.num_classes, self.budget_bytes, random)
             self.decoders[task.id] = autoencoder.decoder.requires_grad_(False)
         anew = self.paint(task.id, random)
-        seen = float((self.predict(task.x, task.id) == task.y).float().mean())
-        known = float((self.predict(anew.x.nan_to_num(), task.id) == anew.y).float().mean())
+        seen = float((self.answers(task.x, task.id) == task.y).float().mean())
+        known = float((self.answers(anew.x.nan_to_num(), task.id) == anew.y).float().mean())
         self.decay.pop(task.id, None)  # a task that comes back is the youngest
         self.decay[task.id] = max(0.0, 1 - known / seen) if seen else 0.0
 
@@ -141,6 +156,9 @@ class EEC(ReplayLearner):
             "decay": {str(task): decay for task, decay in self.decay.items()},
         }
 
+    def kept_labels(self) -> dict[int, Iterable[int]]:
+        return {task: episodes.labels.tolist() for task, episodes in self.episodes.items()}
+
     def terms(self) -> dict[str, Any]:
         return super().terms() | {"memory": f"{self.budget_bytes:,} bytes per task"}
 
@@ -160,3 +178,5 @@ class EEC(ReplayLearner):
             decoder = InpaintingAutoencoder(self.image_shape[0]).decoder.to(self.device).requires_grad_(False)
             decoder.load_state_dict(saved)
             self.decoders[task] = decoder
+        if not set(self.episodes) == set(self.decoders) == set(self.decay):
+            raise ConfigError("the state has not a decoder for each task that it keeps")

@@ -1,10 +1,12 @@
-"""Characters that an output cannot hold, as their nearest plain ones."""
+"""What goes to the terminal: text and nothing else, in characters that it can hold."""
 
 import codecs
 import io
 import sys
 
-PLAIN = {"−": "-", "–": "-", "±": "+/-", "×": "x", "…": "...", "μ": "mu"}
+from samc.errors import printable
+
+PLAIN = {"−": "-", "–": "-", "±": "+/-", "×": "x", "…": "...", "μ": "mu", "░": ".", "▒": ":", "▓": "*", "█": "#"}
 
 
 def replace_unknown_characters() -> None:
@@ -19,3 +21,9 @@ def replace_unknown_characters() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="samc.plain")
+
+
+def say(*lines: str, error: bool = False) -> None:
+    """The one way for text to the terminal: what a line quotes of paths, files and names cannot steer it."""
+    for line in lines or ("",):
+        print(printable(line), file=sys.stderr if error else sys.stdout)

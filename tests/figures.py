@@ -1,0 +1,57 @@
+"""What documents and records are compared by: a table's cells, whether one says a number, an item's runs."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import samc
+from samc.experiments.items import ITEMS
+from samc.experiments.record_store import RecordStore
+from samc.report.measures import percent
+from samc.report.numbers import DASH
+from samc.report.runs import BUDGET, by_stream
+
+ROOT = Path(samc.__file__).parents[2]
+STORE = RecordStore(ROOT / "results" / "paper")
+ACC = percent("acc")
+STREAMS = {
+    "Split CIFAR-100": "split-cifar100",
+    "Split CIFAR-10": "split-cifar10",
+    "Split mini-ImageNet": "split-mini-imagenet",
+}
+
+
+def table(page, beginning):
+    """The cells of the one table whose header begins so, without bold."""
+    lines = (ROOT / page).read_text().replace("**", "").splitlines()
+    (header,) = (number for number, line in enumerate(lines) if line.startswith(beginning))
+    rows = []
+    for line in lines[header + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    assert len(rows) > 2
+    return rows
+
+
+def says(cell, *values):
+    """Whether the numbers of a cell are these, each to the digits that it has; a dash is no number."""
+    if cell in (DASH, "not run", "not run yet"):
+        return set(values) <= {None}
+    if cell == "< 0.001":
+        return values[0] < 0.001
+    printed = re.findall(r"[+−]?\d[\d,]*(?:\.\d+)?", cell)
+    return len(printed) == len(values) and all(map(is_rounded, printed, values))
+
+
+def is_rounded(text, value):
+    unit = 10.0 ** -len(text.partition(".")[2])
+    number = float(text.replace(",", "").replace("−", "-"))
+    return value is not None and abs(number - value) <= unit / 2 + 1e-9
+
+
+@cache
+def runs_of(item, stream="split-cifar100"):
+    """By label, what an item has on a stream."""
+    found = {key: STORE.find(job) for key, job in ITEMS[item].jobs((stream,)).items()}
+    return {runs.variant.label: runs for runs in by_stream(found, axis=("accounting", *BUDGET))[stream]}

@@ -1,0 +1,168 @@
+"""Tables that README and docs write by hand say what records say: none of their figures can go stale."""
+
+import pytest
+
+from figures import ACC, STREAMS, runs_of, says, table
+from samc.report.accuracy_table import p_against_paper
+from samc.report.measures import extra_bytes, images_per_task, just_learnt_percent, memory_bytes, percent
+from samc.report.numbers import DASH
+from samc.report.paired_table import paired_rows
+from samc.report.paper import published
+
+pytestmark = pytest.mark.slow
+NAMES = {
+    "SAMC, `--preset paper`": "samc",
+    "SAMC, from the stream alone": "samc, from the stream alone",
+    "SAMC, from the stream alone, values accounting (the paper's count)": "samc, from the stream alone",
+    "the same, with ER's rule instead of GEM's projection": "samc, from the stream alone, ER's rule",
+    "SAMC, counted in true bytes": "samc, from the stream alone, in true bytes",
+    "SAMC, the paper's format in true bytes": "samc, from the stream alone, in true bytes",
+    "SAMC, best": "samc, our default",
+    "our best preset, five seeds": "samc, our default",
+    "ER, `--preset best`": "er, with the parts",
+    "MER, `--preset best`": "mer, with the parts",
+    "ER, `--codec webp:20`": "er, webp:20",
+    "ER, `--codec jpeg:5`": "er, jpeg:5",
+    "ER, as the authors' code replays": "er, as released",
+    "finetune, lr 1 (the paper's best)": "finetune",
+    "finetune, the paper's best lr (0.1 and 1)": "finetune",
+    "zeros": "zero",
+    "autoencoder alone": "autoencoder",
+    "rule alone": "rule",
+    "rule and autoencoder, as a correction": "rule+autoencoder",
+}
+# what a document calls a row, where that is not its label in capitals
+OF_PARTS = {
+    "the average (taken away: and old heads held, which needs it)": (
+        "the average",
+        "the average, and old heads held, which needs it",
+    ),
+    "old heads held (alone: with the average)": (
+        "old heads held, and the average that they are held to",
+        "old heads held",
+    ),
+}
+# what is alone in a row, and what is taken away, where they differ
+
+
+def row_of(known, name):
+    return known[NAMES.get(name, name.lower())]
+
+
+def shows_acc(cells, runs, stream, item="table1"):
+    """Ours, the paper's and p; where a document has no paper's, the paper has none."""
+    ours, theirs, p = cells
+    if theirs == DASH:
+        return says(ours, *runs.mean_and_sd(ACC)) and p == DASH and not (runs.records and runs.variant.paper)
+    row = published(item, stream)[runs.variant.paper or runs.variant.model]
+    found = p_against_paper(runs.over_seeds(ACC), row["acc"], row["acc_sd"])
+    paper = (row["acc"], row["acc_sd"]) if "±" in theirs else (row["acc"],)
+    return says(ours, *runs.mean_and_sd(ACC)) and says(theirs, *paper) and says(p, found)
+
+
+def test_the_readmes_results():
+    stream = ""
+    for name, method, *cells, seeds in table("README.md", "| stream | method | ACC % ours"):
+        stream = STREAMS[name] if name else stream
+        runs = row_of(runs_of("released" if "authors' code" in method else "table1", stream), method)
+        assert shows_acc(cells, runs, stream), (stream, method, cells)
+        assert seeds == str(len(runs.records)), (stream, method)
+
+
+def test_the_readmes_presets():
+    rows = {name: cells for name, *cells in table("README.md", "| | `--preset paper`") if name.startswith("Split")}
+    for name, stream in STREAMS.items():
+        (cells,) = (cells for row, cells in rows.items() if row.split(",")[0] == name)
+        for label, cell in zip(("samc", "samc, our default"), cells, strict=True):
+            runs = runs_of("table1", stream)[label]
+            assert says(cell, *runs.mean_and_sd(ACC), runs.mean(memory_bytes)), (name, cell)
+    small = [runs_of("saliency")[f"smooth where nothing is salient, {size} bytes"] for size in ("3,073", "1,024")]
+    (_, cell), *_ = (cells for row, cells in rows.items() if "3,073 and in 1,024" in row)
+    assert says(cell, *(value for runs in small for value in runs.mean_and_sd(ACC)))
+
+
+def test_the_readmes_equal_bytes():
+    for method, _, kept, extra, acc in table("README.md", "| method | what it stores"):
+        runs = row_of(runs_of("table1") | runs_of("equal-bytes"), method)
+        assert says(acc, *runs.mean_and_sd(ACC)), method
+        assert says(kept, runs.mean(images_per_task)), method
+        assert says(extra, runs.mean(extra_bytes)), method
+
+
+def test_fidelity_on_split_cifar100():
+    rows = table("docs/fidelity.md", "| method | ACC: ours | ACC: paper | difference")
+    for method, ours, theirs, difference, p, stored, extra in rows:
+        runs = row_of(runs_of("table1"), method)
+        assert shows_acc((ours, theirs, p), runs, "split-cifar100"), (method, ours, theirs, p)
+        paper = published("table1", "split-cifar100")[runs.variant.model]["acc"] if theirs != DASH else None
+        assert says(difference, paper and runs.mean(ACC) - paper), method
+        assert says(stored, runs.mean(memory_bytes)), method
+        assert says(extra, runs.mean(extra_bytes)), method
+
+
+def test_fidelity_on_the_other_streams():
+    for method, *cells in table("docs/fidelity.md", "| method | CIFAR-10: ours"):
+        for stream, shown in (("split-cifar10", cells[:3]), ("split-mini-imagenet", cells[3:])):
+            assert shows_acc(shown, row_of(runs_of("table1", stream), method), stream), (method, stream, shown)
+
+
+def test_fidelity_on_four_ways_to_complete():
+    for completion, *cells in table("docs/fidelity.md", "| completion | ACC: ours"):
+        assert shows_acc(cells, row_of(runs_of("table2"), completion), "split-cifar100", "table2"), completion
+
+
+def test_fidelity_on_forgetting():
+    """The paper gives no deviation of tasks just learnt; the sum of the two that it gives is the largest possible."""
+    for name, *cells in table("docs/fidelity.md", "| stream | SAMC's BWT by T"):
+        stream = STREAMS[f"Split {name}"]
+        known, paper = runs_of("table1", stream), published("table1", stream)
+        bwt, theirs = known["samc, from the stream alone"].over_seeds(percent("bwt_by_t")), paper["samc"]
+        assert says(cells[0], bwt.mean, bwt.sd), name
+        assert says(cells[1], theirs["bwt"], theirs["bwt_sd"]), name
+        assert says(cells[2], p_against_paper(bwt, theirs["bwt"], theirs["bwt_sd"])), name
+        for label, (ours, implied, p) in (("samc, from the stream alone", cells[3:6]), ("gem", cells[6:])):
+            learnt, row = known[label].over_seeds(just_learnt_percent), paper[known[label].variant.model]
+            mean, widest = row["acc"] - row["bwt"], row["acc_sd"] + row["bwt_sd"]
+            assert says(ours, learnt.mean), (name, label)
+            assert says(implied, mean), (name, label)
+            assert says(p, p_against_paper(learnt, mean, widest)), (name, label)
+
+
+def test_fidelity_on_variants():
+    for change, *cells in table("docs/fidelity.md", "| variant | CIFAR-10: seed 0"):
+        label = "from the stream alone, as in Table 1" if change == "as in Table 1" else change
+        first, second = (ACC(runs_of("variants", "split-cifar10")[label].records[seed]) for seed in (0, 1))
+        ten_tasks = ACC(runs_of("variants")[label].records[0])
+        values = (first, second, (first + second) / 2, ten_tasks)
+        assert all(map(says, cells, values)), (change, cells, values)
+
+
+def test_methods_on_parts():
+    rows = {row.values["row"]: row.values for row in paired_rows("split-cifar100", list(runs_of("parts").values()))}
+
+    def shows(label, acc, difference, p):
+        row = rows[label]
+        right = says(acc, row["acc_mean"], row["acc_sd"]), says(difference, row["difference_mean"]), says(p, row["p"])
+        assert all(right), (label, acc, difference, p)
+
+    no_part, all_parts, *single = table("docs/methods.md", "| | alone: ACC %")
+    assert says(no_part[1], rows["no part"]["acc_mean"], rows["no part"]["acc_sd"])
+    shows("all parts", all_parts[4], *all_parts[2:4])
+    for part, *cells in single:
+        alone, without = OF_PARTS.get(part, (part, part))
+        shows(f"only {alone}", *cells[:3])
+        shows(f"all but {without}", *cells[3:])
+
+
+def test_memory_on_saliency():
+    values = [row.values for row in paired_rows("split-cifar100", list(runs_of("saliency").values()))]
+    rows = {row["at"]: row for row in values if row["against"]}
+    for nbytes, plain, smooth, difference, p in table("docs/memory.md", "| bytes per task | plain JPEG | smooth"):
+        row = rows.pop(float(nbytes.replace(",", "")))
+        ends = row["difference_interval_low"], row["difference_interval_high"]
+        against = [row[f"against_{name}"] for name in ("acc_mean", "acc_sd", "images_per_task")]
+        assert says(plain.partition(" (")[0], *against), nbytes
+        assert says(smooth, row["acc_mean"], row["acc_sd"], row["images_per_task"])
+        assert says(difference, row["difference_mean"], *ends), nbytes
+        assert says(p, row["p"]), nbytes
+    assert rows == {}

@@ -1,0 +1,92 @@
+"""The items of class- and domain-incremental learning: equal bytes in every row, and a table for each budget."""
+
+from dataclasses import replace
+
+import pytest
+
+from record_makers import of_job
+from samc.errors import ConfigError, DataError
+from samc.experiments.items import ITEMS, check_streams
+from samc.experiments.scenarios import BEST
+from samc.memory.budget import parse_budget
+from samc.report.missing import missing_table
+from samc.report.scenario_table import scenario_tables
+
+CLASS, DOMAIN = ITEMS["class-incremental"], ITEMS["domain-incremental"]
+
+
+@pytest.mark.parametrize(
+    ("item", "scenario", "stream", "budgets"),
+    [
+        (CLASS, "class", "split-cifar100", {614_600, 3_073_000}),  # the bytes of 200 and of 1,000 raw images
+        (CLASS, "class", "split-cifar10", {614_600}),
+        (CLASS, "class", "split-mini-imagenet", {200 * 21_169}),
+        (DOMAIN, "domain", "split-cifar100-domains", {614_600}),
+        (DOMAIN, "domain", "rotated-split-cifar10", {614_600}),
+    ],
+)
+def test_every_row_has_the_same_bytes_for_all_tasks_together(item, scenario, stream, budgets):
+    found = {}
+    for (_, variant, _), job in item.jobs([stream], seeds=[0]).items():
+        budget = parse_budget(job.config.memory_bytes)
+        assert not budget.per_task
+        assert job.config.settings.scenario == scenario
+        assert getattr(job.config.settings, "memory_bytes", job.config.memory_bytes) == job.config.memory_bytes
+        found.setdefault(budget.total, []).append(variant.line)
+    assert found.keys() == budgets
+    first, *others = found.values()
+    assert first[0] == BEST
+    assert all(lines == first for lines in others)
+
+
+def test_the_rivals_are_those_of_the_issue():
+    of = {variant.line: job.config.settings for (_, variant, _), job in CLASS.jobs(["split-cifar10"], [0]).items()}
+    assert {"er", "er-ace", "der++", "icarl", "gem", BEST} <= of.keys()
+    assert (of["er-ace"].batch_classes, of["er-ace"].replay_weight, of["er-ace"].replay_current) == ("batch", 1.0, True)
+    assert (of["er"].batch_classes, of["er"].codec) == ("seen", "raw")
+    assert (of[BEST].batch_classes, of[BEST].codec, of[BEST].replay_size) == ("task", "auto", 30)
+    assert of["er, with the parts"].batch_classes == "task"
+
+
+def test_a_table_for_each_budget_with_the_best_first():
+    jobs = CLASS.jobs(["split-cifar100"], seeds=[0, 1, 2])
+    results = {}
+    for key, job in jobs.items():
+        _, variant, seed = key
+        acc = 0.3 + (0.1 if variant.at > 1e6 else 0) + (0.05 if variant.line == BEST else 0) + seed / 1000
+        made = of_job(job, acc)
+        terms = {"budget_images": None, "memory_bytes": job.config.memory_bytes}
+        results[key] = replace(made, fingerprint=made.fingerprint | terms)
+    small, large = scenario_tables(CLASS, results)
+    assert small.title == "class-incremental, split-cifar100, 614,600 bytes"
+    assert large.title == "class-incremental, split-cifar100, 3,073,000 bytes"
+    for table, best in ((small, 35.1), (large, 45.1)):
+        rows = {row.values["method"]: row for row in table.rows}
+        assert rows[BEST].values["acc_mean"] == pytest.approx(best)
+        assert rows[BEST].bold == {"acc_mean"}
+        assert rows["gem"].values["acc_mean"] == pytest.approx(best - 5)
+        assert rows["gem"].values["p_against_best"] < 0.001
+        assert rows[BEST].values["p_against_best"] is None
+
+
+def test_runs_in_another_scenario_do_not_share_a_table():
+    jobs = CLASS.jobs(["split-cifar10"], seeds=[0])
+    results = {key: of_job(job) for key, job in jobs.items()}
+    last = list(results)[-1]
+    results[last] = replace(results[last], fingerprint=results[last].fingerprint | {"scenario": "class"})
+    with pytest.raises(DataError, match="scenario is 'absent' in the first, 'class' in the second"):
+        scenario_tables(CLASS, results)
+
+
+def test_what_is_missing_has_its_command():
+    rows = missing_table({"domain-incremental": dict.fromkeys(DOMAIN.jobs(seeds=[0]))}).rows
+    assert [row.values["command"] for row in rows] == [
+        "`samc reproduce domain-incremental --datasets split-cifar100-domains`",
+        "`samc reproduce domain-incremental --datasets rotated-split-cifar10`",
+    ]
+
+
+def test_streams_of_domains_are_known():
+    assert check_streams(["rotated-split-cifar10"]) == ("rotated-split-cifar10",)
+    with pytest.raises(ConfigError, match="did you mean 'rotated-split-cifar10'"):
+        check_streams(["rotated-cifar10"])

@@ -1,0 +1,117 @@
+"""Sentences that compare two rows have the figures and the p that records give."""
+
+import re
+
+import pytest
+
+from figures import ACC, ROOT, runs_of, says
+from samc.report.accuracy_table import p_against_paper
+from samc.report.paper import published
+from samc.report.student import paired_p, welch_p
+
+pytestmark = pytest.mark.slow
+ALONE, ER_RULE, TRUE_BYTES, BEST = (
+    "samc, from the stream alone",
+    "samc, from the stream alone, ER's rule",
+    "samc, from the stream alone, in true bytes",
+    "samc, our default",
+)
+
+
+def found(label, item="table1", stream="split-cifar100"):
+    return runs_of(item, stream)[label].over_seeds(ACC)
+
+
+def welch(first, second, item="table1", stream="split-cifar100"):
+    return welch_p(found(first, item, stream).values, found(second, item, stream).values)
+
+
+def paired(first, second, item="table1"):
+    one, other = (runs_of(item)[label].records for label in (first, second))
+    return paired_p([ACC(one[seed]) - ACC(other[seed]) for seed in one if seed in other])
+
+
+def from_paper(label, item):
+    paper = published("table1", "split-cifar100")[runs_of(item)[label].variant.model]
+    return p_against_paper(found(label, item), paper["acc"], paper["acc_sd"])
+
+
+def mean_and_sd(label, item):
+    return found(label, item).mean, found(label, item).sd
+
+
+SENTENCES = [
+    (
+        "README.md",
+        "best preset reaches {} %; GEM with 100,000 bytes of raw images reaches {} % (three seeds each, Welch's p {})",
+        lambda: [
+            *(found(label, "frontier").mean for label in ("SAMC, best, 256 bytes", "GEM, raw images, 100,000 bytes")),
+            welch("SAMC, best, 256 bytes", "GEM, raw images, 100,000 bytes", "frontier"),
+        ],
+    ),
+    (
+        "README.md",
+        "every image and has none of the preset's parts (p {})",
+        lambda: [welch("SAMC, best, 30,730 bytes", "joint: every image kept", "frontier")],
+    ),
+    (
+        "docs/fidelity.md",
+        "below SAMC from the stream alone (paired by seed p {}, Welch's {})",
+        lambda: [paired("samc", ALONE), welch("samc", ALONE)],
+    ),
+    (
+        "docs/fidelity.md",
+        "It is above GEM (p {}) and level with ER (p {})",
+        lambda: [welch("samc", rival) for rival in ("gem", "er")],
+    ),
+    (
+        "docs/fidelity.md",
+        "points from them; p {}, {} and {}, paired by seed {}, {} and {})",
+        lambda: [test(ALONE, rival) for test in (welch, paired) for rival in ("er", "mer", "icarl")],
+    ),
+    (
+        "docs/fidelity.md",
+        "encodings (p {} and {}). With ER's rule",
+        lambda: [welch(ALONE, rival) for rival in ("lwf", "eec")],
+    ),
+    (
+        "docs/fidelity.md",
+        "ER, MER and iCaRL (p at most {}), level with LwF and below EEC (p {})",
+        lambda: [max(welch(ER_RULE, rival) for rival in ("gem", "er", "mer", "icarl")), welch(ER_RULE, "eec")],
+    ),
+    (
+        "docs/fidelity.md",
+        "bytes (p {}), below iCaRL (p {}), and 1.8 and 2.3 points below ER and MER, which is not certain (p {} and {};",
+        lambda: [welch(TRUE_BYTES, rival) for rival in ("gem", "icarl", "er", "mer")],
+    ),
+    (
+        "docs/fidelity.md",
+        "costs ER 8.0 points ({} ± {}, paired by seed p {}) and leaves it below the paper (p {})",
+        lambda: [
+            *mean_and_sd("er, replayed one by one", "released"),
+            paired("er, replayed one by one", "er", "released"),
+            from_paper("er, replayed one by one", "released"),
+        ],
+    ),
+    (
+        "docs/fidelity.md",
+        "it has {} ± {}, level with the paper's 49.72 ± 1.82 (three seeds, p {};",
+        lambda: [*mean_and_sd("er, as released", "released"), from_paper("er, as released", "released")],
+    ),
+    (
+        "docs/fidelity.md",
+        "at lr 0.1 {} ± {} (three seeds), both above the paper's 41.06 (p {} and {})",
+        lambda: [
+            *mean_and_sd("finetune: no memory", "frontier"),
+            from_paper("finetune", "table1"),
+            from_paper("finetune: no memory", "frontier"),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("page", "sentence", "values"), SENTENCES, ids=[sentence[:40] for _, sentence, _ in SENTENCES])
+def test_a_sentence_has_its_test(page, sentence, values):
+    pattern = re.escape(sentence).replace(re.escape("{}"), r"(< 0\.001|\d[\d.]*)")
+    (shown,) = re.finditer(pattern, " ".join((ROOT / page).read_text().split()))
+    assert all(map(says, shown.groups(), values())), (shown.group(), values())
