@@ -5,6 +5,7 @@ import os
 # read when the libraries start, in workers and subprocesses too: two workers of two threads each wait for each other
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
+import signal
 from pathlib import Path
 
 import torch
@@ -12,6 +13,8 @@ from jaxtyping import install_import_hook
 
 from logs import without_progress
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background jobs begin, and what they start
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU, one program after the other; read at their import
 

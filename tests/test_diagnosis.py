@@ -235,6 +235,7 @@ def test_it_is_for_samc_and_for_runs_that_it_saw_from_the_start():
         ({"replay_size": 4}, "--replay-size"),
         ({"replay_weight": 1.0}, "--replay-weight"),
         ({"replay_current": True}, "--replay-current"),
+        ({"steps_per_batch": 2}, "--steps-per-batch"),
         ({"replay": "gem", "replay_size": 4}, "--replay-size"),
     ],
 )

@@ -33,6 +33,7 @@ EVERY = {
     "replay_size": 3,
     "replay_weight": 0.7,
     "replay_current": True,
+    "steps_per_batch": 2,
 }
 SMALL = {"buffer_size": 2, "meta_batches": 2, "inner_steps": 2, "autoencoder_steps": 2}
 LEARNT = "telea+autoencoder"
@@ -416,6 +417,42 @@ def test_the_loss_of_a_batch_and_its_replay_by_hand(name, size, weight):
     torch.testing.assert_close(parameters(subject.model), expected, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("name", ["samc", "er", "gem", "agem"])
+def test_a_batch_of_several_steps_is_learnt_so_often_and_kept_once(name):
+    """While nothing is remembered of other tasks, three steps are the batch given three times."""
+    plain = {"average": 0.0, "distil": 0.0, "augment": "none", "buffer_size": 9}
+    plain |= {"replay_current": False} if name in ("samc", "er") else {}
+    once, thrice = (learner(name, **plain, **given) for given in ({}, {"steps_per_batch": 3}))
+    x, y = random_batch(4, SHAPE, (0, 1), seed=0)
+    for _ in range(3):
+        once.observe(x, y, 0)
+    thrice.observe(x, y, 0)
+    assert torch.equal(parameters(thrice.model), parameters(once.model))
+    assert thrice.memory.images_per_task == {0: 4}
+
+
+def test_each_step_of_a_batch_draws_from_memory_anew_and_moves_the_average():
+    subject = learner("er", buffer_size=9, steps_per_batch=3, replay_size=2, average=0.7)
+    for x, y, task in list(batches(2))[:2]:
+        subject.observe(x, y, task)
+    subject.replay.located_draw, drawn = recording(subject.replay.located_draw)
+    subject.average.follow, followed = recording(subject.average.follow)
+    subject.observe(*random_batch(4, SHAPE, (2, 3), seed=5), 1)
+    assert len(followed) == 3
+    assert len({tuple(rows) for rows, _ in drawn}) == 3
+
+
+def recording(function):
+    """The same function, and the list of what it has returned."""
+    returned = []
+
+    def called(*arguments):
+        returned.append(function(*arguments))
+        return returned[-1]
+
+    return called, returned
+
+
 def test_icarls_replay_weight_adds_the_cross_entropy_of_its_exemplars():
     plain, weighted = (learner("icarl", **given) for given in ({}, {"replay_weight": 0.7}))
     stream = coloured_squares(per_class=8, side=8)
@@ -589,7 +626,7 @@ def test_a_state_saved_with_every_part_on_goes_on_bit_for_bit(name, given, stop,
     for mine, theirs in ((whole.model, resumed.model), (whole.average.model, resumed.average.model)):
         expected, found = numbers(mine), numbers(theirs)
         assert all(torch.equal(value, found[key]) for key, value in expected.items())
-    assert whole.average.steps == resumed.average.steps == 15
+    assert whole.average.steps == resumed.average.steps == 15 * parts.get("steps_per_batch", 1)
     assert torch.equal(whole.random.get_state(), resumed.random.get_state())
     if hasattr(whole, "memory"):
         assert whole.memory.state_dict() == resumed.memory.state_dict()
@@ -719,6 +756,14 @@ def test_a_state_without_an_average_does_not_fit_a_learner_with_one():
         ("er", {"replay_size": -1}, "replay-size is at least 0, got -1"),
         ("er", {"replay_weight": -0.5}, "replay-weight is at least 0, got -0.5; 1 is a good start"),
         ("er", {"replay_weight": float("nan")}, "replay-weight is at least 0, got nan"),
+        ("er", {"steps_per_batch": 0}, "steps-per-batch is at least 1, got 0; 2 to 10 are usual"),
+        ("der", {"steps_per_batch": 2}, "--steps-per-batch does nothing with der, which has none; leave it out"),
+        (
+            "mer",
+            {"steps_per_batch": 2},
+            "--steps-per-batch does nothing with mer, whose --meta-batches they are; leave it out",
+        ),
+        ("icarl", {"steps_per_batch": 2}, "icarl has no --steps-per-batch"),
         ("er", {"augment": "crop"}, r"unknown augment 'crop': did you mean 'crop\+flip'"),
     ],
 )

@@ -26,7 +26,7 @@ from samc.streams.base import Stream, Task
 STEPS_PER_TASK = 5
 # how many steps of each task after the first are measured, the first and the last among them
 
-PLAIN = {"keeps": "newest", **before_they_were(KeepingSettings)}
+PLAIN = {"keeps": "newest", "steps_per_batch": 1, **before_they_were(KeepingSettings)}
 # what the claims are about: true images go as the memory's do, and a step is that of one gradient on these very images
 
 NOTES = {

@@ -41,7 +41,8 @@ class DERSettings(ReservoirSettings):
     )
 
     def idle(self) -> dict[str, str]:
-        return super().idle() | {"replay_weight": "beside --beta, which weighs the replay; leave it out"}
+        weighed = "beside --beta, which weighs the replay; leave it out"
+        return super().idle() | {"replay_weight": weighed, "steps_per_batch": "with der, which has none; leave it out"}
 
 
 class DER(RehearsalLearner):

@@ -31,7 +31,8 @@ class MERSettings(ERSettings):
 
     def idle(self) -> dict[str, str]:
         mixed = {"replay_one_by_one": "with --inner-steps above 1, whose parts mix batch and replay; leave it out"}
-        return super().idle() | (mixed if self.inner_steps > 1 else {})
+        repeated = {"steps_per_batch": "with mer, whose --meta-batches they are; leave it out"}
+        return super().idle() | repeated | (mixed if self.inner_steps > 1 else {})
 
 
 class MER(RehearsalLearner):

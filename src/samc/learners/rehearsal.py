@@ -70,6 +70,12 @@ class KeepingSettings(MemorySettings, HoldingSettings):
     replay_current: bool = setting(
         False, "whether what is remembered of the current task is replayed too", before=False
     )
+    steps_per_batch: int = setting(
+        1,
+        "steps on each batch, every one with another draw from memory, and augmented anew",
+        least=1,
+        hint="2 to 10 are usual",
+    )
     batch_classes: str = setting(
         "seen",
         "classes that a batch's loss runs over where there is one head, its replay's over all: all that were seen, the "
@@ -180,6 +186,7 @@ class RehearsalLearner(ReplayLearner):
     def setup(self) -> None:
         super().setup()
         settings = self.settings
+        self.steps_per_batch = getattr(settings, "steps_per_batch", 1)  # more: RAR (Zhang et al. 2022)
         self.budget_images = settings.buffer_size if settings.memory_bytes is None else None
         budget = self.budget_for(self.num_classes)
         # of its own: images may arrive a step late, and what is drawn meanwhile must not depend on when
@@ -275,8 +282,9 @@ class RehearsalLearner(ReplayLearner):
 
     def observe(self, x: Images, y: Labels, task: TaskId | None = None) -> StepStats:
         batch = self.as_batch(x, y, task)
-        g, loss = self.rule(self.engine, self.augmented(batch), self.replay)
-        self.step(g)
+        for _ in range(self.steps_per_batch):
+            g, loss = self.rule(self.engine, self.augmented(batch), self.replay)
+            self.step(g)
         self.remember(x, y, batch.only_task)
         return StepStats(loss)
 

@@ -93,8 +93,9 @@ class SAMC(RehearsalLearner):
 
     def observe(self, x: Images, y: Labels, task: TaskId | None = None) -> StepStats:
         number, batch, pixels, labels = told_task(task), self.as_batch(x, y, task), self.as_bytes(x), as_labels(y)
-        g, loss = self.rule(self.engine, self.augmented(batch), self.replay)  # line 8: θ ← OPT_θ(θ, B_t, M̃_{k<t}, α)
-        self.step(g)
+        for _ in range(self.steps_per_batch):  # once, in the paper
+            g, loss = self.rule(self.engine, self.augmented(batch), self.replay)
+            self.step(g)  # line 8: θ ← OPT_θ(θ, B_t, M̃_{k<t}, α)
         if not self.stored.codec.selective:  # whole pictures: nothing is to be chosen
             self.remember(x, y, number)
             return StepStats(loss)
