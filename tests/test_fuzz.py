@@ -316,6 +316,9 @@ if __name__ == "__main__":
     first, last = (0, int(sys.argv[1])) if len(sys.argv) < 3 else (int(sys.argv[1]), int(sys.argv[2]))
     wrong, slowest, largest = 0, (0.0, 0), (0, 0)
     for seed in range(first, last):
+        if not (seed - first) % 100:
+            told = f"{seed - first} of {last - first} cases, {resident('VmRSS') // 2**20} MB resident"
+            print(told, end="\r" if sys.stderr.isatty() else "\n", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory() as temporary:
             try:
                 seconds, most = try_case(seed, Path(temporary) / "case")
@@ -325,5 +328,5 @@ if __name__ == "__main__":
                     raise
                 wrong += 1
                 place = traceback.extract_tb(error.__traceback__)[-1]
-                print(f"case {seed}, {KINDS[seed % len(KINDS)].__name__}: {error!r:.200} in {place.name}")
+                print(f"case {seed}, {KINDS[seed % len(KINDS)].__name__}: {error!r:.200} in {place.name}", flush=True)
     print(f"{last - first} cases, {wrong} wrong; slowest {slowest}, largest {largest}")

@@ -6,6 +6,8 @@ import re
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 import samc
@@ -97,6 +99,20 @@ def test_a_learner_that_tells_no_rate_is_watched_too():
     monitor = LossMonitor(Told())
     with pytest.raises(DivergenceError, match="learning has diverged; take smaller steps"):
         losses(monitor, [math.nan])
+
+
+@given(st.integers(1, 60), st.integers(0, 60), st.floats(0.01, 0.99))
+def test_the_binomial_tail_equals_the_plain_sum(tested, right, guess):
+    plain = sum(math.comb(tested, k) * guess**k * (1 - guess) ** (tested - k) for k in range(right, tested + 1))
+    assert binomial_tail(right, tested, guess) == pytest.approx(plain, rel=1e-9, abs=1e-12)
+
+
+def test_the_binomial_tail_of_many_images_is_computed_at_once():
+    """Of a checkpoint that claims 2**53 test images it once took gigabytes and minutes."""
+    half = 2**30
+    assert binomial_tail(half, 2 * half, 0.5) == pytest.approx(0.5, abs=1e-4)
+    assert binomial_tail(half + 2**18, 2 * half, 0.5) == pytest.approx(0, abs=1e-9)
+    assert binomial_tail(half - 2**18, 2 * half, 0.5) == pytest.approx(1, abs=1e-9)
 
 
 def test_the_binomial_test_by_hand():

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import time
 import zipfile
 from pathlib import Path
@@ -16,6 +17,7 @@ from safetensors.torch import save_file
 
 import samc
 from fuzzing import changed_state
+from run_makers import interrupted
 from samc.errors import DataError, UserError
 from samc.models import ReducedResNet18
 from samc.models.weights import load_weights
@@ -192,6 +194,40 @@ def test_a_forged_learner_is_one_line(change, message, learner_file, tmp_path, r
     jaxtyping.config.update("jaxtyping_disable", True)  # it meets our own checks, not the tests'
     request.addfinalizer(lambda: jaxtyping.config.update("jaxtyping_disable", False))
     assert message in refused(path)
+
+
+FORGED_CHECKPOINTS = [
+    ("er", put("so_far", "test_images", value=[2**53, 6]), "its numbers of images are none"),
+    ("er", put("watchers", "Recollector", "then", value={"dict": [[0, "x"]]}), "holds no whole checkpoint"),
+    (
+        "er",
+        put("watchers", "Recollector", "then", value={"dict": [[0, {"dict": [["x", 1]]}]]}),
+        "answers on remembered",
+    ),
+    ("er", put("watchers", "Recollector", "then", value=3), "holds no whole checkpoint"),
+    ("samc", put("watchers", "Recollector", "maps", value=None), "its saliency maps are none"),
+    ("samc", put("watchers", "Recollector", "digests", value=[1]), "holds no whole checkpoint"),
+]
+
+
+@pytest.mark.parametrize(("model", "change", "message"), FORGED_CHECKPOINTS)
+def test_a_forged_checkpoint_is_one_line(model, change, message, tmp_path, command):
+    """What those who look on have seen is a part of it, and is looked at before the run goes on."""
+    shutil.copytree(interrupted(model), tmp_path / "run")
+    for path in (tmp_path / "run").glob("checkpoint-*"):
+        path.write_bytes(changed_state(path.read_bytes(), change))
+    code, out, err = command("run", "--resume", tmp_path / "run")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+def test_names_of_loggers_are_texts(tmp_path, command):
+    shutil.copytree(interrupted("er"), tmp_path / "run")
+    path = tmp_path / "run" / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"log": [["csv"]]}))
+    code, out, err = command("run", "--resume", tmp_path / "run")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "does not say what run it is (log is (['csv'],))" in err
 
 
 def test_a_memory_of_many_images_in_few_bytes_is_refused(tmp_path):

@@ -1,6 +1,7 @@
 """Whether learning goes anywhere: losses and parameters that are no numbers any more, and tasks that stay at chance."""
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -105,12 +106,20 @@ def binomial_tail(right: int, tested: int, guess: float) -> float:
     """The probability that at least so many of the tested are guessed right."""
     if guess >= 1 or right <= 0:
         return 1.0
-    logs = [
-        math.lgamma(tested + 1) - math.lgamma(k + 1) - math.lgamma(tested - k + 1)
-        + k * math.log(guess) + (tested - k) * math.log1p(-guess)
-        for k in range(right, tested + 1)
-    ]  # fmt: skip
-    return math.fsum(map(math.exp, logs))
+    if right > tested:
+        return 0.0
+    if right <= tested * guess:
+        return 1 - binomial_tail(tested - right + 1, tested, 1 - guess)
+    log = (
+        math.lgamma(tested + 1) - math.lgamma(right + 1) - math.lgamma(tested - right + 1)
+        + right * math.log(guess) + (tested - right) * math.log1p(-guess)
+    )  # fmt: skip
+    term, total = math.exp(log), 0.0
+    while term > total * sys.float_info.epsilon:  # beyond the mean each is smaller than the one before
+        total += term
+        term *= (tested - right) / (right + 1) * guess / (1 - guess)
+        right += 1
+    return total
 
 
 class ChanceWatch:

@@ -22,6 +22,8 @@ from samc.streams.loader import LoaderTask, loaders_of, random_states, set_rando
 
 SHOWN = 3
 # differences that a message names
+MOST_IMAGES = 2**31
+# of a task: beyond it a count was not counted
 
 
 @dataclass
@@ -81,7 +83,8 @@ class SoFar:
         right = is_matrix(self.matrix) and [len(row) for row in self.matrix] == [tasks] * (self.task + 1)
         if not right or not counted or self.task + self.ended > tasks:
             raise ValueError("it has measured other tasks than there are")
-        if not all(map(is_count, (*self.test_images, *self.training_images, *self.batch_sizes))):
+        images = (*self.test_images, *self.training_images, *self.batch_sizes)
+        if not all(is_count(count) and count <= MOST_IMAGES for count in images):
             raise ValueError("its numbers of images are none")
 
     def state_dict(self) -> dict[str, Any]:

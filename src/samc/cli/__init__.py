@@ -36,6 +36,8 @@ Examples:
 
   samc view runs/first                           the same while it runs
 
+  samc search --grid lr=0.01,0.03,0.1            choose without test images
+
   samc reproduce table1 --quick                  a table of the paper
 
   samc results results/paper                     one page of all runs
@@ -62,6 +64,7 @@ COMMANDS = {
     "models": ("samc.cli.models", "List every method; or one of them with its flags."),
     "report": ("samc.cli.report", "Runs side by side: a table, or a page that shows all."),
     "view": ("samc.cli.view", "The page of a run in the browser, while it goes on."),
+    "search": ("samc.cli.search", "Which values of a method's settings do best, held out."),
     "reproduce": ("samc.cli.reproduce", "Tables and figures of the paper."),
     "results": ("samc.cli.report", "One page of all runs of the paper's tables and figures."),
     "compare": ("samc.cli.report", "Two runs in detail, if they were made on equal terms."),

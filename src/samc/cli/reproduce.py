@@ -1,35 +1,24 @@
 """`samc reproduce`: one command for every table and figure of the paper."""
 
-import os
-import signal
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from samc.cli.drawing import Terminal
 from samc.cli.page import leave_page
-from samc.cli.progress import ProgressBoard, live_progress
 from samc.cli.seeds import parse_seeds
+from samc.cli.side_by_side import check_data, check_flags, learn_left, make_executor, tell_failures, without_record
 from samc.cli.terminal import say
-from samc.device import choose
-from samc.errors import ConfigError, UserError, unknown
+from samc.errors import ConfigError, unknown
 from samc.experiments.items import BY_NAME, ITEMS, check_streams, select_items
-from samc.experiments.jobs import Executor, Job, Place
-from samc.experiments.local import ON_A_GPU, LocalProcesses, threads_each
+from samc.experiments.jobs import Job
 from samc.experiments.naming import name_runs
-from samc.experiments.perform import perform
 from samc.experiments.record_store import RecordStore
-from samc.experiments.specification import EMBEDDED, Item, Key
+from samc.experiments.specification import Item, Key
 from samc.learners import LEARNERS
 from samc.report.found import Run
 from samc.report.reproduction import load_pictures, publish
-from samc.stopping import Stopped
-from samc.streams import open_stream
 
-ENGINES = ("local", "ray")
-GO_ON = "what was being learnt is saved; give the same command again to go on"
 WHAT = "\n\n".join(f"  {item.name:14} {item.what}" for item in ITEMS.values())
 HELP = f"""Run a table or figure of the paper on the real data, and write it down next to the paper's numbers.
 
@@ -70,7 +59,7 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="folder for records, tables and figures")] = Path("runs/reproduce"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say how much there is to run, and run nothing")] = False,
 ) -> None:
-    console, store = Terminal(), RecordStore(out)
+    store = RecordStore(out)
     check_flags(engine, jobs, address, gpus)
     wanted = select_items(item, quick)
     numbers = None if seeds is None else parse_seeds(seeds)
@@ -80,32 +69,20 @@ def reproduce(
     if not all_jobs:
         names = ", ".join(needed)
         raise ConfigError(f"no run of {names} is of these --datasets and --models; leave one of them out")
-    left = {job: name for job, name in all_jobs.items() if store.find(job) is None}
-    count = f"{len(all_jobs):,} run{'s' if len(all_jobs) > 1 else ''}"
-    say(f"{count}, {len(all_jobs) - len(left):,} of them done, in {out}")
+    left = without_record(all_jobs, store)
     failures: dict[Job, Exception] = {}
     if left and not dry_run:
         executor = make_executor(engine, jobs, device, data_dir, address, gpus, store.checkpoints)
         if engine == "local":
             check_data(left, data_dir)
-        with live_progress(console) as progress:
-            board = ProgressBoard(console, progress, left, getattr(executor, "at_once", None) or 1)
-            try:
-                failures = perform(left, store, executor, board)
-            except KeyboardInterrupt:
-                raise Stopped(signal.SIGINT, GO_ON) from None
-            except Stopped as stopped:
-                raise Stopped(stopped.number, GO_ON) from None
+        failures = learn_left(left, store, executor)
     for wanted_item in wanted if not dry_run else ():
         # all of it, whatever was asked for this time: a table does not lose rows by learning some of them
         show(wanted_item, {**wanted_item.jobs(quick=quick), **needed[wanted_item.name]}, store)
     located = [found for job in all_jobs if not dry_run and (found := store.locate(job))]
     if located:
         leave_page(out, lambda: [Run(record, folder) for folder, record in located])
-    if failures:
-        job, error = next(iter(failures.items()))
-        summary = f"{len(failures)} of {len(left)} runs failed, {all_jobs[job]} with: {error}"
-        raise UserError(f"{summary}; mend that and give the same command again: what is done stays")
+    tell_failures(failures, left)
 
 
 def parse_streams(text: str | None, quick: bool) -> tuple[str, ...] | None:
@@ -120,41 +97,6 @@ def parse_models(text: str | None) -> tuple[str, ...] | None:
         if name not in LEARNERS:
             raise unknown("model", name, LEARNERS)
     return names
-
-
-def check_flags(name: str, jobs: int | None, address: str | None, gpus: float | None) -> None:
-    if name not in ENGINES:
-        raise unknown("engine", name, ENGINES)
-    if jobs is not None and jobs < 1:
-        raise ConfigError(f"--jobs is at least 1, got {jobs}")
-    if name == "local" and (address is not None or gpus is not None):
-        raise ConfigError("--address and --gpus are for --executor ray; add it or leave them out")
-
-
-def make_executor(
-    name: str,
-    jobs: int | None,
-    device: str,
-    data_dir: Path | None,
-    address: str | None,
-    gpus: float | None,
-    place: Place,
-) -> Executor:
-    if name == "ray":
-        from samc.experiments.cluster import RayCluster  # noqa: PLC0415  (an extra that few have)
-
-        return RayCluster(jobs, device, data_dir, 1, address=address, gpus=gpus, place=place)
-    kind = choose(device).type
-    at_once = jobs or (ON_A_GPU if kind == "cuda" else os.cpu_count() or 1)
-    # on a CPU results depend on the number of threads, and must not on that of jobs: one each, as on a cluster
-    return LocalProcesses(at_once, kind, data_dir, threads_each(at_once) if kind == "cuda" else 1, place)
-
-
-def check_data(jobs: Iterable[Job], data_dir: Path | None) -> None:
-    """Missing or damaged data is one line now, and not one for every run."""
-    for stream in dict.fromkeys(job.config.dataset for job in jobs):
-        if stream != EMBEDDED:
-            open_stream(stream, data_dir=data_dir, n_tasks=1, samples_per_task=1)
 
 
 def show(item: Item, jobs: dict[Key, Job], store: RecordStore) -> None:

@@ -62,6 +62,8 @@ class Unfinished:
             content = json.loads(read_regular(path, MOST_BYTES))
             version = content.pop("samc")
             values, data_dir, log = content.pop("config"), content.pop("data_dir"), tuple(content.pop("log", ()))
+            if not all(type(name) is str for name in log):
+                raise ValueError(f"log is {log!r}")
             config = RunConfig.from_dict(values, method(values["model"]).Settings)
             earlier = content.pop("continues", None)
             if earlier is not None:

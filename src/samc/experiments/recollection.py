@@ -27,6 +27,7 @@ from samc.memory.buffer import EpisodicMemory, StoredImage
 from samc.memory.gist import Gist
 from samc.memory.masked import MaskedCodec
 from samc.protocol import Watcher
+from samc.record import is_count
 from samc.similarity import psnr
 from samc.streams.base import Stream, Task
 from samc.streams.npz import read_npz
@@ -201,8 +202,14 @@ class Recollector(Watcher):
         return {"then": self.then, "digests": np.array(self.digests, np.uint32), "maps": maps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.then, self.digests = state["then"], state["digests"].tolist()
-        self.maps = [] if state["maps"] is None else [state["maps"]]
+        then, digests, maps = state["then"], state["digests"], state["maps"]
+        answers = [pair for asked in then.values() for pair in asked.items()]
+        if not all(type(image) is bytes and is_count(answer) for image, answer in answers):
+            raise ValueError("its answers on remembered images are none")
+        mapped = (np.uint8, 3, 0) if maps is None else (maps.dtype, maps.ndim, len(maps))
+        if (digests.dtype, digests.ndim) != (np.uint32, 1) or mapped != (np.uint8, 3, len(digests)):
+            raise ValueError("its saliency maps are none")
+        self.then, self.digests, self.maps = then, digests.tolist(), [] if maps is None else [maps]
 
 
 def digest(image: StoredImage) -> bytes:
