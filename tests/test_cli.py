@@ -388,6 +388,15 @@ def test_a_narrow_terminal_gets_whole_numbers(samc, monkeypatch):
     assert "…" not in samc("memory", "info", "here")[1]
 
 
+def test_the_table_of_a_run_is_whole_in_sixty_columns(samc, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    code, out, _ = samc("run", *QUICK, "--model", "er", "--out", "here")
+    assert code == 0
+    table = out[out.index("npz:tiny.npz, seed 0") : out.index("report: ")]
+    assert max(map(len, table.splitlines())) <= 60
+    assert len(table.splitlines()[-1].split()) == 8  # a line for all of its figures
+
+
 def test_a_drawn_report_cuts_no_number_short_in_eighty_columns(samc, monkeypatch):
     folder = Path(__file__).parent.parent / "results" / "split-synthetic"
     _, _, header, _, *rows = samc("report", folder, "--markdown")[1].strip().splitlines()

@@ -28,6 +28,7 @@ from samc.record import RunRecord
 from samc.streams import open_stream
 from samc.streams.joining import following, joined
 from test_checkpoints import but_for_seconds, finish, left, same_state, wait_for
+from test_loggers import read_csv, read_jsonl
 
 KILLS = int(os.environ.get("SAMC_KILLS", "3"))
 CPU = torch.device("cpu")
@@ -180,6 +181,19 @@ def test_the_record_says_what_it_continues_and_has_all_tasks(here, place):
     assert (code, "11 logits out" in out) == (0, True)
 
 
+def test_a_continuation_is_logged_from_its_first_step(here, place):
+    folder, logs = begun(place, "er"), ("--log", "jsonl", "--log", "csv", "--log", "csv")
+    code, out, err = here("continue", folder, "--dataset", "npz:second.npz", "--n-tasks", 2, *logs, "--out", "logged")
+    assert (code, err) == (0, "")
+    assert out.endswith("log: logged/log.jsonl\nlog: logged/log.csv\n")
+    entries, record = read_jsonl(place / "logged"), RunRecord.load(place / "logged")
+    assert list(read_csv(place / "logged")) == [entry["step"] for entry in entries] == [0, 2, 4]
+    assert [entry["task"] for entry in entries] == [2, 3, 4]
+    for entry, row in zip(entries, record.accuracy_matrix[2:], strict=True):
+        assert [entry[f"accuracy/task {number}"] for number in (1, 2, 3, 4)] == row
+    assert entries[-1]["ACC"] == record.acc
+
+
 def test_a_common_budget_is_shared_among_old_and_new_tasks(place):
     folder = begun(place, "er", memory_bytes=str(8 * 193))
     assert RunRecord.load(folder).memory["images_per_task"] == [4, 4]
@@ -303,6 +317,7 @@ MISTAKES = [
     (None, (*SECOND, "--out", "wrong"), "wrong already holds a run; choose another --out or remove it"),
     (None, (*SECOND, "--device", "abacus"), "abacus"),
     (None, (*SECOND, "--checkpoint-every", "x"), "--checkpoint-every is a number of steps or of seconds"),
+    (None, (*SECOND, "--log", "jsonlines"), "'jsonlines'"),
     (None, (*SECOND, "--lr", "1"), "No such option: --lr"),
     (damaged, SECOND, "learner.safetensors is damaged (its content does not match its checksum); take another copy"),
     (without_learner, SECOND, "wrong holds no learner.safetensors, which runs of earlier versions did not leave"),

@@ -43,8 +43,11 @@ def test_the_demo_leaves_records_and_a_picture(small, tmp_path, monkeypatch, cap
         width, height = picture.size
     page = (tmp_path / "out" / "report.html").read_text()
     assert "report: out/report.html" in out
-    assert all(f'data-panel="{panel}"' in page for panel in ("verdict", "accuracy", "costs", "memory", "again"))
+    assert all(
+        f'data-panel="{panel}"' in page for panel in ("verdict", "accuracy", "learning", "costs", "memory", "again")
+    )
     assert "plain red disc" in page
+    assert "SAMC, default preset" in page
     assert width > 1000
     assert height > 300
 

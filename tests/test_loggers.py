@@ -16,7 +16,7 @@ from samc.checkpoints import Checkpoints
 from samc.errors import ConfigError
 from samc.experiments.jobs import learn, make_job
 from samc.learners import ER, GEM, Finetune
-from samc.loggers import LOGGERS, Entry, check_loggers
+from samc.loggers import LOGGERS, Entry, checked_loggers
 from samc.loggers.base import NOTHING
 from samc.loggers.text_file import PICTURES
 from samc.loggers.watcher import EVERY, Logs, LogWatcher
@@ -370,7 +370,7 @@ def test_wandb_without_an_account_asks_nobody(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
     with pytest.raises(ConfigError, match="give wandb login, or set WANDB_MODE=offline"):
-        check_loggers(("wandb",))
+        checked_loggers(("wandb",))
 
 
 def test_warnings_of_logs_are_notes_of_a_run(tmp_path):

@@ -34,7 +34,7 @@ from samc.report.page.again import command as command_of
 from samc.report.page.browser import ABREAST, PAGE_PIXELS, browser, choose
 from samc.report.page.groups import grouped
 from samc.report.page.page import page_of
-from samc.report.page.panels import phases, split_parts
+from samc.report.page.panels import bytes_charts, heat, phases, split_parts, time_chart, whole
 from samc.report.page.verdict import beside, sentence
 from samc.report.spread import Spread
 
@@ -214,7 +214,7 @@ def test_points_of_charts_say_their_values(one):
     [
         ((50, 60, 70), "level with GEM (20.0 points, Welch's p 0.070)"),  # t √6, 4 degrees of freedom
         ((60, 70, 80), "30.0 points above GEM (Welch's p 0.021)"),
-        ((60, 70), "25.0 points from GEM, which so few seeds cannot tell apart"),
+        ((60, 70), "25.0 points above GEM, which so few seeds cannot tell from chance"),
     ],
 )
 def test_one_is_above_another_only_where_a_test_says_so(best, says):
@@ -228,7 +228,7 @@ def test_seeds_have_a_mean_and_three_an_interval(tmp_path):
             save_run(tmp_path / f"gem{seed}", acc=acc - 0.2, seed=seed, model="gem", memory=False)
     _, reader = page(tmp_path)
     reached = "ER reaches 60.0 ± 10.0 % over 3 seeds with 153,650 bytes of memory"
-    assert f"{reached}, 25.0 points from GEM, which so few seeds cannot tell apart." in reader.text
+    assert f"{reached}, 25.0 points above GEM, which so few seeds cannot tell from chance." in reader.text
     assert "60.0 ± 10.0 35.16 to 84.84" in reader.text  # Student's quantile of two degrees is 4.303
     assert "35.0 ± 7.1 –" in reader.text
     assert "memory" not in reader.panels
@@ -268,6 +268,22 @@ def test_where_bytes_and_time_went():
     assert split_parts(made) == ({"colours": 153_600.0, "labels": 50.0}, {"autoencoder": 86_244.0})
     (group,) = grouped([Run(made, Path())])
     assert phases(group.methods[0]) == {"current gradient": 2.0, "evaluation": 1.0, "everything else": 1.0}
+    memory, extra = bytes_charts(group)
+    assert "In all: SAMC 153,650." in memory.caption
+    assert "In all: SAMC 86,244." in extra.caption
+
+
+def test_what_is_left_over_is_the_last_colour_of_all():
+    made = [record(0.5, model="samc"), record(0.4, model="gem")]
+    made[1] = replace(made[1], seconds={"total": 4.0, "projection": 1.0, "current gradient": 2.0})
+    chart = time_chart(grouped([Run(one, Path()) for one in made])[0])
+    assert chart.headings == ["", "current gradient", "evaluation", "projection", "everything else"]
+    assert "In all: SAMC 4.0 s, GEM 4.0 s." in chart.caption
+
+
+def test_halves_are_rounded_as_the_pages_script_rounds_them():
+    assert [whole(value) for value in (0.0, 0.5, 62.4, 62.5, 63.5, 100.0)] == [0, 1, 62, 63, 64, 100]
+    assert [heat(value) for value in (0.0, 2.5, 12.5, 100.0)] == [0, 1, 3, 20]
 
 
 # The memory browser

@@ -94,6 +94,46 @@ def test_colours_of_charts_are_the_pages(page):
     keep_shot(page, "light")
 
 
+CONTRAST = """
+const pen = Object.assign(document.createElement("canvas"), {width: 1, height: 1}).getContext("2d", {willReadFrequently: true});
+const light = (colour) => {
+  pen.fillStyle = colour;
+  pen.fillRect(0, 0, 1, 1);
+  const [r, g, b] = [...pen.getImageData(0, 0, 1, 1).data].map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+};
+const cell = document.querySelector(".matrix td"), found = {};
+for (const kind of ["", " learnt", " ahead"]) for (let level = 0; level <= 20; level++) {
+  cell.className = "h" + level + kind;
+  const style = getComputedStyle(cell), pair = [light(style.color), light(style.backgroundColor)];
+  found[cell.className] = Math.max(...pair) / Math.min(...pair);
+}
+return found;
+"""  # noqa: E501
+# W3C's contrast of a number and its cell, for every shade of the accuracy matrix
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_number_of_the_matrix_can_be_read(page, scheme):
+    page.media(prefers_color_scheme=scheme)
+    found = page.run(CONTRAST)
+    page.media(prefers_color_scheme="light")
+    assert len(found) == 63
+    assert {name: ratio for name, ratio in found.items() if ratio < 4.5} == {}
+
+
+def test_the_matrix_of_another_method_has_its_own_gaps(browser, pages):
+    browser.open((pages / "many.html").as_uri())
+    text = "return document.querySelector('#matrix-0').tBodies[0].rows[1].cells[1].textContent"
+    tested = browser.run(text)
+    rows = "JSON.parse(document.getElementById('data').textContent).matrices[0][1].rows"
+    browser.run(f"const rows = {rows}; rows[1][0] = null; fillMatrix('0', rows)")
+    assert browser.run(text) == "–"
+    browser.choose(".matrix-choice", "1")
+    browser.choose(".matrix-choice", "0")
+    assert browser.run(text) == tested
+
+
 def test_filters_choose_by_task_class_share_and_prediction(page):
     facts = "return JSON.parse(document.getElementById('data').textContent).memories[0].images"
     images = page.run(facts)
@@ -103,6 +143,8 @@ def test_filters_choose_by_task_class_share_and_prediction(page):
     assert page.texts(".memory-task h3") == ["Task 3"]
     page.click(".more")
     assert page.count(".card") == 12
+    assert page.run("return [...document.querySelectorAll('.card')].indexOf(document.activeElement)") == 8
+    assert page.texts(".card .said-right")[0] == "✓ right"
     page.choose("#filter-wrong", "now")
     wrong = [
         place for place, (label, now) in enumerate(zip(images["label"], images["now"], strict=True)) if label != now
@@ -168,6 +210,28 @@ def test_everything_can_be_reached_and_has_a_name(page):
     scrolling = """return [...document.querySelectorAll(".scroll")].every((e) => e.tabIndex === 0
         && (e.ariaLabel || e.getAttribute("aria-labelledby")))"""
     assert page.run(scrolling)
+    name = "(e) => e.ariaLabel || e.textContent"
+    names = page.run(f"return [...document.querySelectorAll('.scroll, summary')].map({name})")
+    assert len(set(names)) == len(names)
+    assert "table" not in names
+
+
+@pytest.fixture
+def printing(browser):
+    """A4 between the margins that a browser leaves."""
+    browser.devtools("Emulation.setEmulatedMedia", media="print")
+    browser.resize(718)
+    yield browser
+    browser.devtools("Emulation.setEmulatedMedia", media="")
+    browser.media()
+
+
+@pytest.mark.parametrize("name", ["one", "many"])
+def test_a_printed_page_loses_nothing_at_its_right_edge(printing, pages, name):
+    printing.open((pages / f"{name}.html").as_uri())
+    assert fits(printing)
+    # whose matrix it is
+    assert printing.run("return [...document.querySelectorAll('.matrix-choice')].every((e) => e.offsetHeight)")
 
 
 def test_five_seeds_of_three_methods_open_quickly_and_the_matrix_changes(browser, pages):
@@ -238,6 +302,29 @@ def test_a_new_task_appears_without_a_reload(browser, served):
     browser.until("return document.body.classList.contains('alone')")
     browser.open("about:blank")
     browser.console()  # that the server is gone is said there, too
+
+
+def test_what_somebody_has_chosen_stays_when_the_page_is_brought_up_to_date(browser, served):
+    server, folder = served
+    for model in ("samc", "er"):
+        save_run(folder / model, "jpeg:30", acc=0.5 if model == "er" else 0.6, model=model)
+    (folder / PROGRESS).write_text(lines(1))
+    browser.resize(1400)
+    browser.open(server.url)
+    browser.until("return document.querySelectorAll('.card').length > 0")
+    browser.choose("#filter-memory", "1")
+    browser.choose("#filter-task", "2")
+    browser.choose("#filter-wrong", "now")
+    browser.choose(".matrix-choice", "1")
+    browser.run("document.getElementById('filter-class').focus(); window.old = document.querySelector('main')")
+    (folder / PROGRESS).write_text(lines(2))
+    browser.until("return document.querySelector('main') !== window.old")
+    browser.until("return document.querySelectorAll('.card').length > 0")
+    chosen = "return [...document.querySelectorAll('.matrix-choice, #filters select')].map((e) => e.value)"
+    assert browser.run(chosen) == ["1", "1", "2", "", "0,1", "now"]
+    assert browser.texts(".memory-task h3") == ["Task 3"]
+    assert browser.run("return document.activeElement.id") == "filter-class"
+    browser.open("about:blank")
 
 
 def test_another_name_for_this_machine_is_refused_by_the_server(browser, served):

@@ -203,7 +203,7 @@ def test_a_run_that_goes_on_notes_the_same(paper, tmp_path):
 def test_a_run_tells_how_far_it_has_come(tmp_path, monkeypatch):
     monkeypatch.setattr("samc.experiments.progress_log.EVERY", 0.0)
     learner = LEARNERS["gem"]()
-    record = run(stream(), learner, watchers=[ProgressLog(Checkpoints(tmp_path))])
+    record = run(stream(), learner, watchers=[ProgressLog(tmp_path, fresh=True)])
     told = read_progress(tmp_path / PROGRESS)
     assert told.matrix == record.accuracy_matrix
     assert (told.model, told.stream, told.steps) == ("gem", "toy", [3, 3, 3])
@@ -217,7 +217,7 @@ def test_a_run_tells_how_far_it_has_come(tmp_path, monkeypatch):
 
 def test_a_line_that_is_not_all_there_is_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr("samc.experiments.progress_log.EVERY", 0.0)
-    run(stream(), LEARNERS["gem"](), watchers=[ProgressLog(Checkpoints(tmp_path))])
+    run(stream(), LEARNERS["gem"](), watchers=[ProgressLog(tmp_path, fresh=True)])
     path = tmp_path / PROGRESS
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:5]) + lines[5][:20])
@@ -228,7 +228,7 @@ def test_a_line_that_is_not_all_there_is_left_out(tmp_path, monkeypatch):
 
 def test_a_run_begun_again_takes_the_place_of_the_first(tmp_path):
     for _ in range(2):
-        run(stream(), LEARNERS["gem"](), watchers=[ProgressLog(Checkpoints(tmp_path))])
+        run(stream(), LEARNERS["gem"](), watchers=[ProgressLog(tmp_path, fresh=True)])
     lines = [json.loads(line) for line in (tmp_path / PROGRESS).read_text().splitlines()]
     assert sum("model" in line for line in lines) == 1
 
@@ -248,7 +248,7 @@ def test_a_run_begun_again_takes_the_place_of_the_first(tmp_path):
 )
 def test_lines_that_make_no_sense_are_refused(tmp_path, line):
     path = tmp_path / PROGRESS
-    run(stream(), LEARNERS["gem"](), watchers=[ProgressLog(Checkpoints(tmp_path))])
+    run(stream(), LEARNERS["gem"](), watchers=[ProgressLog(tmp_path, fresh=True)])
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(DataError, match="does not say how far a run has come"):
         read_progress(path)

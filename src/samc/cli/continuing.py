@@ -1,7 +1,6 @@
 """`samc continue`: new tasks for the learner that a finished run has left."""
 
 import inspect
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +15,7 @@ from samc.cli.unfinished import Unfinished, is_unfinished
 from samc.device import choose
 from samc.errors import ConfigError, OutputError
 from samc.experiments.continuing import Earlier, continued_config
+from samc.loggers import checked_loggers
 from samc.record import RunRecord
 
 NEW = (
@@ -29,7 +29,7 @@ NEW = (
     "batch_size",
 )
 # settings of the new images; all others are those of the run, and so are the last two where they are not given
-EXTRA = {name: OF_RUN[name] for name in ("data_dir", "device", "checkpoint_every")} | {
+EXTRA = {name: OF_RUN[name] for name in ("data_dir", "device", "checkpoint_every", "log")} | {
     "out": (Path, "folder for the new record; the run that is continued stays as it is  [default: runs/...]"),
     "old_tests": (
         bool,
@@ -76,12 +76,12 @@ def continue_(run: Path, **given: Any) -> None:
     record = RunRecord.load(run)
     earlier = Earlier.at(run if run.is_dir() else run.parent, tested=extra["old_tests"] is not False)
     config, where = continued_config(record, settings), choose(extra["device"] or "auto")
-    every = extra["checkpoint_every"] or EVERY
-    todo = Unfinished(config, False, extra["data_dir"], where.type, torch.get_num_threads(), every)
+    every, logs = extra["checkpoint_every"] or EVERY, checked_loggers(extra["log"] or ())
+    todo = Unfinished(config, False, extra["data_dir"], where.type, torch.get_num_threads(), every, earlier, logs)
     folder = extra["out"] or default_folder(config, f"seed{config.seed}")
     if is_unfinished(folder):
         raise OutputError(f"{folder} holds a run that was interrupted; go on with: {resuming(folder)}")
-    learn_runs([SeedRun(replace(todo, continues=earlier), folder)], folder, where, alone=True)
+    learn_runs([SeedRun(todo, folder)], folder, where, alone=True)
 
 
 as_command(continue_, EXTRA, NEW, (RUN,))

@@ -8,10 +8,10 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from samc.errors import printable
-from samc.report.tables import Table, to_rich
+from samc.report.tables import GAP, Table, to_rich
 
 LEAST_WIDTH = 80
-# a narrower terminal wraps the lines; a table squeezed into it would lose digits
+# a narrower terminal wraps the lines; what is squeezed into it would lose digits
 
 
 class Terminal(Console):
@@ -33,8 +33,17 @@ class BarText(TextColumn):
 
 def draw(*tables: Table | RichTable | Text) -> None:
     console = Terminal()
-    console.width = max(console.width, LEAST_WIDTH)
+    room = console.width
     for number, table in enumerate(tables):
         if number and isinstance(table, Table):
             console.print()
-        console.print(to_rich(table, console.width) if isinstance(table, Table) else table)
+        drawn, needed = table, LEAST_WIDTH
+        if isinstance(table, Table):  # it narrows itself as far as it can without losing a digit
+            drawn = to_rich(table, room)
+            needed = width_of(drawn)
+        console.width = max(room, needed)
+        console.print(drawn)
+
+
+def width_of(drawn: RichTable) -> int:
+    return sum((column.width or 0) + GAP + 1 for column in drawn.columns) - 1

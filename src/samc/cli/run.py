@@ -17,7 +17,7 @@ from samc.device import choose
 from samc.errors import ConfigError, DataError, OutputError
 from samc.experiments.record_store import is_of_job
 from samc.learners import configure
-from samc.loggers import LOGGERS, check_loggers
+from samc.loggers import LOGGERS, checked_loggers
 from samc.record import FILE as RECORD
 from samc.record import RunRecord
 
@@ -91,10 +91,6 @@ class Asked:
     checkpoint_every: str | None
     log: list[str] | None
 
-    @property
-    def logs(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self.log or ()))
-
 
 def execute(given: dict[str, Any], asked: Asked) -> None:
     """Names, values and the places for all records are checked first; a seed that fails does not cost the others."""
@@ -108,11 +104,11 @@ def execute(given: dict[str, Any], asked: Asked) -> None:
     named = f"seed{config.seed}" if asked.seeds is None else f"seeds{asked.seeds.replace(' ', '')}"
     folder = asked.out or default_folder(config, named)
     every = asked.checkpoint_every or EVERY
-    check_loggers(asked.logs)
+    logs = checked_loggers(asked.log or ())
     runs = []
     for seed in numbers:
         machine = asked.data_dir, where.type, torch.get_num_threads()
-        todo = Unfinished(replace(config, seed=seed), bool(asked.diagnose), *machine, every, log=asked.logs)
+        todo = Unfinished(replace(config, seed=seed), bool(asked.diagnose), *machine, every, log=logs)
         runs.append(SeedRun(todo, folder if asked.seeds is None else folder / f"seed{seed}"))
     for run in runs:
         if asked.seeds is not None:
@@ -144,9 +140,8 @@ def go_on(folder: Path, given: dict[str, Any], asked: Asked) -> None:
             todo,
             data_dir=asked.data_dir or todo.data_dir,
             checkpoint_every=asked.checkpoint_every or todo.checkpoint_every,
-            log=asked.logs or todo.log,
+            log=checked_loggers(asked.log or todo.log),
         )
-        check_loggers(todo.log)
         runs.append(SeedRun(todo, place))
     where, alone = choose(runs[0].todo.device), runs[0].folder == folder
     if where.type == "cpu":

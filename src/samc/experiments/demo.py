@@ -1,11 +1,16 @@
 """The demo: finetune, GEM, SAMC as in the paper and SAMC at its best, at equal true bytes on the embedded stream."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
-from samc.experiments.jobs import Outcome, learn, make_job
+from samc.experiments.jobs import Job, Outcome, learn, make_job
+from samc.experiments.progress_log import FILE as PROGRESS
+from samc.experiments.progress_log import ProgressLog
 from samc.protocol import Watcher
 
 PAPER, BEST = "samc, as in the paper", "samc, best"
@@ -23,4 +28,13 @@ def demo(seed: int, device: torch.device, make_watcher: Callable[[str], Watcher]
         name: make_job({**given, "seed": seed}, keep_memory=True, pictures=name == PAPER)
         for name, given in METHODS.items()
     }
-    return {name: learn(job, None, device, [make_watcher(name)]) for name, job in jobs.items()}
+    return {name: learn_watched(job, device, make_watcher(name)) for name, job in jobs.items()}
+
+
+def learn_watched(job: Job, device: torch.device, watcher: Watcher) -> Outcome:
+    """A job's outcome, with how it went among its files: the demo's own folder is written when all have ended."""
+    with TemporaryDirectory() as folder:
+        progress = ProgressLog(Path(folder), fresh=True)
+        outcome = learn(job, None, device, [watcher, progress])
+        told = {PROGRESS: progress.path.read_bytes()} if progress.path.exists() else {}
+    return replace(outcome, files=outcome.files | told)

@@ -121,7 +121,9 @@ def learn(
     recollector = Recollector() if job.keep_memory else None
     if checkpoints is not None and not checkpoints.folder.is_dir():  # on another machine, which does not share it
         checkpoints = None
-    progress = ProgressLog(checkpoints) if job.keep_memory and checkpoints else None
+    progress = None
+    if job.keep_memory and checkpoints:
+        progress = ProgressLog(checkpoints.folder, fresh=not checkpoints.paths)
     log = LogWatcher(logs, config.as_dict(), warned.append) if logs else None
     extra = diagnosis, collector, recollector, progress, log
     with closing(log) if log else nullcontext():

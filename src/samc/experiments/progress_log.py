@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from samc.checkpoints import Checkpoints
 from samc.errors import DataError
 from samc.files import read_regular
 from samc.learners.base import Learner, StepStats
@@ -28,9 +27,9 @@ MOST_BYTES = 2**25
 class ProgressLog(Watcher):
     """Writes the lines. Nothing of the run depends on them: where they cannot be written, they are left out."""
 
-    def __init__(self, checkpoints: Checkpoints):
-        self.path = checkpoints.folder / FILE
-        self.fresh = not checkpoints.paths  # a run that goes on adds to what is there
+    def __init__(self, folder: Path, *, fresh: bool):
+        self.path = folder / FILE
+        self.fresh = fresh  # a run that goes on adds to what is there
         self.began = self.written = time.monotonic()
         self.learner: Any = None
 

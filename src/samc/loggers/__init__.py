@@ -17,8 +17,8 @@ LOGGERS: dict[str, type[Logger]] = {
 }
 
 
-def check_loggers(names: Sequence[str]) -> None:
-    """Refuse names of no logger, and loggers that cannot be used here, before any time is spent."""
+def checked_loggers(names: Sequence[str]) -> tuple[str, ...]:
+    """Each name once; one of no logger, or of one that cannot be used here, is refused before any time is spent."""
     for name in names:
         if name not in LOGGERS:
             raise unknown("log", name, LOGGERS)
@@ -26,6 +26,7 @@ def check_loggers(names: Sequence[str]) -> None:
             LOGGERS[name].check()
         except ImportError as error:
             raise ConfigError(f"--log {name} cannot be used ({error}): pip install 'samc[{name}]'") from None
+    return tuple(dict.fromkeys(names))
 
 
-__all__ = ["LOGGERS", "Entry", "Logger", "check_loggers"]
+__all__ = ["LOGGERS", "Entry", "Logger", "checked_loggers"]

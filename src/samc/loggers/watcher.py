@@ -16,7 +16,7 @@ from torch import Tensor
 from samc import metrics
 from samc.errors import printable
 from samc.learners.base import Learner, StepStats
-from samc.loggers import LOGGERS, Entry, Logger, check_loggers
+from samc.loggers import LOGGERS, Entry, Logger, checked_loggers
 from samc.memory import EpisodicMemory
 from samc.memory.notebook import gallery
 from samc.protocol import Watcher
@@ -40,7 +40,7 @@ class LogWatcher(Watcher):
     def __init__(
         self, logs: Logs, config: Mapping[str, Any] | None = None, warn: Callable[[str], object] = warnings.warn
     ):
-        check_loggers(logs.names)
+        self.names = checked_loggers(logs.names)
         self.logs, self.config, self.warn = logs, config or {}, warn
         self.loggers: dict[str, Logger] | None = None  # opened when there is something to write
         self.resumed = False
@@ -105,7 +105,7 @@ class LogWatcher(Watcher):
     def write(self, entry: Entry) -> None:
         if self.loggers is None:
             self.loggers = {}
-            for name in self.logs.names:
+            for name in self.names:
                 with self.given_up_if_it_fails(name):
                     folder = Path(self.logs.folder)
                     folder.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from samc.config import RunConfig
 from samc.record import RunRecord
 from samc.report.measures import (
     Measure,
@@ -30,6 +31,7 @@ COLUMNS = (
     Column("images"),
     Column("seconds", "seconds_mean"),
 )
+AUTO = RunConfig.preset
 MOST_TELLING = 5
 # settings that a row is named by, if its preset can stand for them
 
@@ -125,7 +127,8 @@ def telling_name(row: MethodRow, rows: Sequence[MethodRow]) -> str:
     presets = [other.config.get("preset") for other in others]
     telling = [name for name, value in own.items() if any(other.get(name) != value for other in alike)]
     if len(telling) > MOST_TELLING and None not in presets and len(set(presets)) == len(presets):
-        return f"{row.method} preset {mine.config['preset']}"
+        preset = mine.config["preset"]
+        return f"{row.method} default preset" if preset == AUTO else f"{row.method} preset {preset}"
     return " ".join([row.method, *(f"{name} {own[name]}" for name in telling)])
 
 

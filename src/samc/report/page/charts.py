@@ -166,15 +166,24 @@ class Share:
     amounts: dict[str, float]
 
 
-def share_chart(name: str, title: str, caption: str, bars: Sequence[Share], unit: str, digits: int = 0) -> Chart:
-    """A bar for each run, cut into its parts; colours are in the order of the parts."""
-    parts = list(dict.fromkeys(part for bar in bars for part in bar.amounts))
+def share_chart(
+    name: str,
+    title: str,
+    caption: str,
+    bars: Sequence[Share],
+    unit: str,
+    digits: int = 0,
+    parts: Sequence[str] = (),
+) -> Chart:
+    """A bar for each run, cut into its parts; `parts` gives their order and with it their colours."""
+    parts = parts or list(dict.fromkeys(part for bar in bars for part in bar.amounts))
     with styled():
         figure, axes = empty_figure(height=0.75 + 0.42 * len(bars))
         texts: dict[str, list[str]] = {}
         for down, bar in enumerate(bars):
             start, total = 0.0, sum(bar.amounts.values()) or 1.0
-            for part, amount in bar.amounts.items():
+            for part in filter(bar.amounts.__contains__, parts):
+                amount = bar.amounts[part]
                 share, gid = 100 * amount / total, f"bar-{down}-{parts.index(part)}"
                 drawn = axes.barh(down, share, 0.62, left=start, color=colour(parts.index(part), "p"), edgecolor=GROUND)
                 drawn[0].set_gid(gid)

@@ -16,11 +16,11 @@ function initialise() {
 function fillMatrix(number, rows) {
   const table = element("matrix-" + number);
   rows.forEach((row, after) => row.forEach((value, place) => {
-    const cell = table.tBodies[0].rows[after].cells[place + 1];
-    if (value === null) return; // nobody tested that
-    cell.textContent = String(Math.round(value));
-    cell.title = "task " + (place + 1) + (after ? " after task " + after : " before any task") + ": " + value + " %";
-    cell.className = "h" + Math.round(value / 5) + (place + 1 > after ? " ahead" : "") + (place + 1 === after ? " learnt" : "");
+    const cell = table.tBodies[0].rows[after].cells[place + 1], tested = value !== null;
+    cell.textContent = tested ? String(Math.round(value)) : "–";
+    cell.title = tested ? "task " + (place + 1) + (after ? " after task " + after : " before any task") + ": " + value + " %" : "";
+    cell.className = (tested ? "h" + Math.round(value / 5) : "ahead") + (tested && place + 1 > after ? " ahead" : "")
+      + (tested && place + 1 === after ? " learnt" : "");
   }));
 }
 
@@ -92,21 +92,25 @@ function browse(memories) {
   }
 
   function taskRow([task, places]) {
-    const list = make("ul", { className: "cards of-" + Object.keys(sheets).length });
+    const list = make("ul", { className: "cards of-" + Object.keys(sheets).length }), cards = make("div", {}, list);
     const names = [...new Set(places.map((place) => memory.classes[memory.images.label[place]]))];
     const add = (part) => list.append(...part.map((place) => make("li", {}, card(place))));
     add(places.slice(0, FIRST));
     if (places.length > FIRST) {
-      const more = make("button", { type: "button", className: "more", textContent: "all " + places.length });
+      const more = make("button", { type: "button", className: "more", textContent: "show all " + places.length });
       more.setAttribute("aria-label", "show all " + places.length + " of task " + (task.task + 1));
-      more.addEventListener("click", () => { more.parentElement.remove(); add(places.slice(FIRST)); });
-      list.append(make("li", {}, more));
+      more.addEventListener("click", () => {
+        more.remove();
+        add(places.slice(FIRST));
+        list.children[FIRST].firstChild.focus(); // the keyboard goes on with the first that is new
+      });
+      cards.append(more);
     }
     const about = task.images.toLocaleString("en") + " images, " + task.bytes.toLocaleString("en") + " bytes";
     return make("div", { className: "memory-task" },
       make("div", {}, make("h3", { textContent: "Task " + (task.task + 1) }),
         make("p", { className: "note", textContent: about }), make("p", { className: "note", textContent: names.join(", ") })),
-      list);
+      cards);
   }
 
   function paint(canvas, layer, place) {
@@ -117,14 +121,15 @@ function browse(memories) {
     return canvas;
   }
 
-  function said(label, truth) {
-    return make("span", { className: label === truth ? "said-right" : "said-wrong", textContent: (label === truth ? "✓ " : "✗ ") + memory.classes[label] });
+  function said(label, truth, right) {
+    const is = label === truth;
+    return make("span", { className: is ? "said-right" : "said-wrong", textContent: is ? "✓ " + right : "✗ " + memory.classes[label] });
   }
 
   function predictions(place) {
     const { now, then, label } = memory.images, pairs = [["then", then[place]], ["now", now[place]]];
     return pairs.filter(([, predicted]) => predicted !== null)
-      .map(([when, predicted]) => make("span", { className: "facts-line" }, when + " ", said(predicted, label[place])));
+      .map(([when, predicted]) => make("span", { className: "facts-line" }, when + " ", said(predicted, label[place], "right")));
   }
 
   function numbers(place) {
@@ -167,7 +172,7 @@ function browse(memories) {
     if (layers.includes("saliency")) paint(element("enlarged-saliency"), "saliency", place);
     const facts = [["label", memory.classes[truth]]];
     for (const [name, predicted] of [["predicted when its task had been learnt", images.then[place]], ["predicted now", images.now[place]]]) {
-      if (predicted !== null) facts.push([name, said(predicted, truth)]);
+      if (predicted !== null) facts.push([name, said(predicted, truth, memory.classes[truth])]);
     }
     facts.push(["takes", images.bytes[place].toLocaleString("en") + " bytes"]);
     facts.push(["kept", (100 * images.kept[place]).toFixed(1) + " % of its pixels"]);
@@ -226,6 +231,7 @@ async function follow() {
 
 function replace(page) {
   const opened = [...document.querySelectorAll("details")].map((details) => details.open);
+  const chosen = [...document.querySelectorAll("select")].map((select) => select.value), reached = reachable().indexOf(document.activeElement);
   for (const part of ["header", "main"]) document.querySelector(part).replaceWith(page.querySelector(part));
   element("data").textContent = page.getElementById("data").textContent;
   document.title = page.title;
@@ -233,6 +239,19 @@ function replace(page) {
   const details = [...document.querySelectorAll("details")];
   if (details.length === opened.length) details.forEach((one, number) => { one.open = opened[number]; });
   initialise();
+  const selects = [...document.querySelectorAll("select")];
+  if (selects.length === chosen.length) selects.forEach((one, number) => choose(one, chosen[number]));
+  if (reached >= 0) reachable()[reached]?.focus({ preventScroll: true }); // whoever was reading goes on from there
+}
+
+function reachable() {
+  return [...document.querySelectorAll("header a, main :is(a, button, select, summary, [tabindex])")];
+}
+
+function choose(select, value) {
+  if (select.value === value || ![...select.options].some((option) => option.value === value)) return;
+  select.value = value;
+  select.dispatchEvent(new Event("change"));
 }
 
 initialise();

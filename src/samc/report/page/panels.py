@@ -1,5 +1,7 @@
 """The page's other panels: the accuracy matrix, the tasks, where bytes and time went, the claims, how to run again."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,9 +34,14 @@ def tenths(rows: Float[np.ndarray, "rows tasks"]) -> list[list[float | None]]:
     return [[None if np.isnan(value) else round(value, 1) for value in row] for row in rows.tolist()]
 
 
+def whole(value: float) -> int:
+    """The nearest whole number, of two the larger: what the page's script makes of a percentage too."""
+    return math.floor(value + 0.5)
+
+
 def heat(value: float) -> int:
     """The shade of a percentage."""
-    return round(value / 100 * HEAT_LEVELS)
+    return whole(value / 100 * HEAT_LEVELS)
 
 
 def tasks_table(group: Group) -> Table:
@@ -62,10 +69,12 @@ def bytes_charts(group: Group) -> list[Chart]:
         extra += [Share(f"{method.name}", beside)] if beside else []
     charts = []
     if memory:
-        caption = "The memory under the budget, by what its bytes are for, at the end of the first seed."
+        caption = (
+            f"The memory under the budget, by what its bytes are for, at the end of the first seed. {in_all(memory)}"
+        )
         charts.append(share_chart(f"memory-{group.number}", "Bytes of memory", caption, memory, "bytes"))
     if extra:
-        caption = "What a method keeps besides its budget: old networks, averages, decoders."
+        caption = f"What a method keeps besides its budget: old networks, averages, decoders. {in_all(extra)}"
         charts.append(share_chart(f"extra-{group.number}", "Extra bytes", caption, extra, "bytes"))
     return charts
 
@@ -86,13 +95,17 @@ def split_parts(record: RunRecord) -> tuple[dict[str, float], dict[str, float]]:
 def time_chart(group: Group) -> Chart:
     bars = [Share(method.name, phases(method)) for method in group.methods[:MOST_CURVES]]
     order = sorted(
-        {name for bar in bars for name in bar.amounts},
+        dict.fromkeys(name for bar in bars for name in bar.amounts),
         key=lambda n: (n == OTHER, -sum(b.amounts.get(n, 0) for b in bars)),
     )
-    bars = [Share(bar.name, {name: bar.amounts[name] for name in order if name in bar.amounts}) for bar in bars]
-    totals = ", ".join(f"{bar.name} {format_number(sum(bar.amounts.values()), 1)} s" for bar in bars)
-    caption = f"Seconds by phase, mean over seeds. In all: {totals}."
-    return share_chart(f"time-{group.number}", "Time", caption, bars, "s", digits=1)
+    caption = f"Seconds by phase, mean over seeds. {in_all(bars, ' s', digits=1)}"
+    return share_chart(f"time-{group.number}", "Time", caption, bars, "s", digits=1, parts=order)
+
+
+def in_all(bars: Sequence[Share], unit: str = "", digits: int = 0) -> str:
+    """What a bar of shares does not show: how much there is to share."""
+    totals = (f"{bar.name} {format_number(sum(bar.amounts.values()), digits)}{unit}" for bar in bars)
+    return f"In all: {', '.join(totals)}."
 
 
 def phases(method: Method) -> dict[str, float]:

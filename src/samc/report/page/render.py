@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from samc.report.page.panels import HEAT_LEVELS, heat
+from samc.report.page.panels import HEAT_LEVELS, heat, whole
 from samc.report.page.svg import COLOURS
 from samc.report.tables import Column
 from samc.version import VERSION
@@ -32,7 +32,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"spans": spans, "heat": heat}
+    made.filters |= {"spans": spans, "heat": heat, "whole": whole}
     return made
 
 
@@ -45,12 +45,13 @@ def assets() -> tuple[Markup, Markup]:
 
 
 def heat_rules() -> str:
-    """A class for every shade of the accuracy matrix."""
+    """A class for every shade of the accuracy matrix, with an ink that can be read on it, light or dark."""
     rules = []
     for level in range(HEAT_LEVELS + 1):
-        shade = f"color-mix(in oklab, var(--heat-high) {100 * level // HEAT_LEVELS}%, var(--heat-low))"
-        ink = " color: var(--heat-ink);" if level > HEAT_LEVELS / 2 else ""
-        rules.append(f".h{level} {{ background: {shade};{ink} }}\n")
+        share = level / HEAT_LEVELS
+        shade = f"color-mix(in oklab, var(--heat-high) {share:.0%}, var(--heat-low))"
+        ink = "low" if share < 0.6 else "middle" if share < 0.75 else "high"
+        rules.append(f".h{level} {{ --shade: {shade}; background: var(--shade); color: var(--{ink}-ink); }}\n")
     return "".join(rules)
 
 

@@ -60,7 +60,7 @@ def beside(best: Spread, second: Spread, name: str) -> str:
     gap = f"{best.mean - second.mean:.1f} points"
     p = welch_p(best.values, second.values) if best.testable and second.testable else None
     if p is None:
-        return f"{gap} from {name}, which so few seeds cannot tell apart"
+        return f"{gap} above {name}, which so few seeds cannot tell from chance"
     test = f"Welch's p {format_p(p)}"
     return f"{gap} above {name} ({test})" if p < 1 - CONFIDENCE else f"level with {name} ({gap}, {test})"
 
