@@ -2,9 +2,10 @@
 
 Both learn a whole task, from its beginning to what is done for the memory at its end: theirs is `strategy.train`, with
 its data loading, without loggers and metrics; ours is `begin_task`, `observe` for each batch, and `end_task`. What is
-timed is the last task, over its steps; who goes first changes from task to task and from seed to seed. The last row is one step of GEM alone,
-with more past tasks, and of Avalanche the plugin's work without its loop. Accuracies are over all tasks at the end,
-task known; p is Welch's. Not called avalanche.py, since that would stand in the way of what it imports.
+timed is the last task, over its steps; who goes first changes from task to task and from seed to seed. The last row is
+one step of GEM alone, with more past tasks, and of Avalanche the plugin's work without its loop. Accuracies are over
+all tasks at the end, task known; p is Welch's. Not called avalanche.py, since that would stand in the way of what it
+imports.
 """
 
 import random
@@ -146,7 +147,8 @@ def accuracies(stream: Any, model: torch.nn.Module, made: Any) -> list[float]:
 
 
 def row_of(name: str, given: Any) -> Row:
-    found = [side_by_side(name, seed, given.device, given.quick) for seed in range(QUICK_SEEDS if given.quick else SEEDS)]
+    seeds = range(QUICK_SEEDS if given.quick else SEEDS)
+    found = [side_by_side(name, seed, given.device, given.quick) for seed in seeds]
     theirs, ours = zip(*(run["accuracy"] for run in found), strict=True)
     slow, fast = zip(*(run["seconds"] for run in found), strict=True)
     p = welch_p(theirs, ours)

@@ -21,7 +21,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rows", action="store_true", help="each benchmark's own table below")
     parser.add_argument("--only", help="one result, by its name without .json")
     options = parser.parse_args(arguments)
-    results = {path.stem: json.loads(path.read_text()) for path in sorted(options.results.glob(f"{options.only or '*'}.json"))}
+    paths = sorted(options.results.glob(f"{options.only or '*'}.json"))
+    results = {path.stem: json.loads(path.read_text()) for path in paths}
     if not results:
         name = options.only or "results"
         raise SystemExit(f"{options.results} holds no {name} yet: run a benchmark first")

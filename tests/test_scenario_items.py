@@ -48,6 +48,21 @@ def test_the_rivals_are_those_of_the_issue():
     assert of["er, with the parts"].batch_classes == "task"
 
 
+def rates(item, stream):
+    return {variant.line: job.config.settings.lr for (_, variant, _), job in item.jobs([stream], seeds=[0]).items()}
+
+
+@pytest.mark.parametrize(
+    ("item", "stream"),
+    [(CLASS, "split-cifar100"), (CLASS, "split-mini-imagenet"), (DOMAIN, "split-cifar100-domains")],
+)
+def test_no_rate_that_was_chosen_for_a_head_per_task_is_taken_over(item, stream):
+    """The paper's is 1 for finetune, EWC and iCaRL; rivals without one of their own have that of the others."""
+    found = rates(item, stream)
+    ours = {BEST, "er, with the parts"}
+    assert {lr for line, lr in found.items() if line not in ours} == {0.1}
+
+
 def test_a_table_for_each_budget_with_the_best_first():
     jobs = CLASS.jobs(["split-cifar100"], seeds=[0, 1, 2])
     results = {}
