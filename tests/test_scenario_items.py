@@ -48,6 +48,15 @@ def test_the_rivals_are_those_of_the_issue():
     assert of["er, with the parts"].batch_classes == "task"
 
 
+@pytest.mark.parametrize("item", [CLASS, DOMAIN])
+def test_a_rival_with_the_parts_has_them_in_a_quick_run_too(item):
+    of = {variant.line: job.config.settings for (_, variant, _), job in item.jobs(seeds=[0], quick=True).items()}
+    parts, plain = of["er, with the parts"], of["er"]
+    assert (parts.average, parts.augment, parts.replay_size, parts.codec) == (0.99, "flip", 30, "auto")
+    assert (plain.average, plain.augment, plain.replay_size, plain.codec) == (0.0, "none", 0, "raw")
+    assert len({job.name for job in item.jobs(seeds=[0], quick=True).values()}) == len(of)  # no row twice
+
+
 def rates(item, stream):
     return {variant.line: job.config.settings.lr for (_, variant, _), job in item.jobs([stream], seeds=[0]).items()}
 

@@ -248,7 +248,7 @@ def move_away(model):
     """From the teacher that it has just been copied to: there distillation has no gradient."""
     random = torch.Generator().manual_seed(3)
     for parameter in model.parameters():
-        parameter += 0.3 * torch.randn(parameter.shape, generator=random)
+        parameter.add_(0.3 * torch.randn(parameter.shape, generator=random))
 
 
 @pytest.mark.parametrize("scenario", ["class", "domain"])
