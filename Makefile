@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint check bench rivals clean
+.PHONY: setup demo test lint check bench against-avalanche rivals clean
 
 setup: .venv/installed
 
@@ -41,6 +41,11 @@ bench: setup .venv/avalanche
 		$(BIN)/python benchmarks/$$name.py || exit 1; \
 	done
 	$(BIN)/python benchmarks/table.py
+
+# Avalanche's strategies and ours side by side on this machine's CPU, as a page
+against-avalanche: setup .venv/avalanche
+	$(BIN)/python benchmarks/against_avalanche.py --device cpu
+	$(BIN)/python benchmarks/table.py --rows --only against-avalanche-cpu > benchmarks/results/against-avalanche-cpu.md
 
 # every method, and the paper's SAMC, on the embedded stream, three seeds, into results/; runs that are there already are left alone
 rivals: setup

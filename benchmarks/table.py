@@ -19,10 +19,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--rows", action="store_true", help="each benchmark's own table below")
+    parser.add_argument("--only", help="one result, by its name without .json")
     options = parser.parse_args(arguments)
-    results = {path.stem: json.loads(path.read_text()) for path in sorted(options.results.glob("*.json"))}
+    paths = sorted(options.results.glob(f"{options.only or '*'}.json"))
+    results = {path.stem: json.loads(path.read_text()) for path in paths}
     if not results:
-        raise SystemExit(f"{options.results} holds no results yet: run a benchmark first")
+        name = options.only or "results"
+        raise SystemExit(f"{options.results} holds no {name} yet: run a benchmark first")
     print(
         markdown(
             [

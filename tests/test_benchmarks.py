@@ -97,7 +97,7 @@ def test_without_avalanche_one_line_says_so(script, tmp_path, capsys, monkeypatc
 
 
 @pytest.mark.slow
-def test_avalanche_and_ours_side_by_side(script, tmp_path):
+def test_avalanche_and_ours_side_by_side(script, tmp_path, capsys):
     import avalanche_makers  # noqa: F401  (which skips this where Avalanche is not installed)
 
     script("against_avalanche").main(["--quick", "--device", "cpu", "--results", str(tmp_path)])
@@ -107,6 +107,63 @@ def test_avalanche_and_ours_side_by_side(script, tmp_path):
         assert row["avalanche ms"] > 0 < row["ours ms"]
     # of the same network and order; memories are drawn otherwise, and few images are learnt
     assert all(0 <= float(row["ACC % ours"].split()[0]) <= 100 for row in result["rows"][:-1])
+    capsys.readouterr()
+    script("table").main(["--results", str(tmp_path), "--rows", "--only", "against-avalanche-cpu"])
+    assert result["found"] in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="holds no leak-cpu yet"):
+        script("table").main(["--results", str(tmp_path), "--only", "leak-cpu"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gem", "agem", "er"])
+def test_avalanche_and_ours_make_the_same_steps(name, script, monkeypatch):
+    """The same network, images in the same order, number of steps and step size, and as much memory."""
+    import avalanche_makers  # noqa: F401  (which skips this where Avalanche is not installed)
+
+    compared, side = script("against_avalanche"), script("avalanche_side")
+    stream = compared.split_synthetic(0, train_per_class=6, n_tasks=2)
+    theirs, ours = compared.memory_of(name, len(stream))
+    known = {"task_classes": stream.task_classes, "lr": 0.02, "seed": 0}
+    made = compared.LEARNERS[name](stream.num_classes, stream.image_shape, **known, **ours)
+    strategy = side.strategy_of(name, side.WithHeads(made), 0.02, compared.BATCH, **theirs)
+    benchmark = side.benchmark_of(side.as_batches(stream, compared.BATCH))
+    learnt, moved, before = [], [], torch.cat([p.detach().flatten() for p in made.model.parameters()])
+    step = strategy.optimizer.step
+
+    def stepped(*given):
+        step(*given)
+        learnt.append((strategy.mb_x[: compared.BATCH].clone(), strategy.mb_y[: compared.BATCH].clone()))
+        moved.append(torch.cat([p.detach().flatten() for p in strategy.model.inner.parameters()]) - before)
+
+    monkeypatch.setattr(strategy.optimizer, "step", stepped)
+    compared.learn_theirs(strategy, benchmark.train_stream[0])
+    batches = list(stream[0].batches(compared.BATCH))
+    assert len(learnt) == len(batches) == 3
+    for (x, y), (mine, labels) in zip(learnt, batches, strict=True):
+        assert torch.equal(x, mine.float() / 255)
+        assert torch.equal(y, labels)
+    made.begin_task(stream[0])
+    made.observe(*batches[0], 0)
+    mine = torch.cat([p.detach().flatten() for p in made.model.parameters()]) - before
+    # batch norm of images that are nearly alike blows roundings up: that is as near as float32 comes
+    assert float((mine - moved[0]).norm() / moved[0].norm()) < 0.02
+    compared.learn_ours(made, stream[0])
+    compared.learn_theirs(strategy, benchmark.train_stream[1])
+    compared.learn_ours(made, stream[1])
+    assert len(learnt) == 6
+    plugin = strategy.plugins[0]
+    remembered = {
+        "gem": lambda: sum(map(len, plugin.memory_y.values())),
+        "agem": lambda: sum(map(len, plugin.buffers)),
+        "er": lambda: len(plugin.storage_policy.buffer),
+    }
+    assert sum(made.memory.images_per_task.values()) == remembered[name]() == 2 * compared.BATCH
+
+
+def test_a_page_beside_avalanche_says_what_its_figures_say(script, capsys):
+    for path in (FOLDER / "results").glob("against-avalanche-*.json"):
+        script("table").main(["--rows", "--only", path.stem])
+        assert path.with_suffix(".md").read_text() == capsys.readouterr().out
 
 
 def test_what_of_encoding_is_not_hidden_is_what_gem_does_not_have_in_no_phase(script, tmp_path, capsys):

@@ -48,6 +48,30 @@ def test_the_rivals_are_those_of_the_issue():
     assert of["er, with the parts"].batch_classes == "task"
 
 
+@pytest.mark.parametrize("item", [CLASS, DOMAIN])
+def test_a_rival_with_the_parts_has_them_in_a_quick_run_too(item):
+    of = {variant.line: job.config.settings for (_, variant, _), job in item.jobs(seeds=[0], quick=True).items()}
+    parts, plain = of["er, with the parts"], of["er"]
+    assert (parts.average, parts.augment, parts.replay_size, parts.codec) == (0.99, "flip", 30, "auto")
+    assert (plain.average, plain.augment, plain.replay_size, plain.codec) == (0.0, "none", 0, "raw")
+    assert len({job.name for job in item.jobs(seeds=[0], quick=True).values()}) == len(of)  # no row twice
+
+
+def rates(item, stream):
+    return {variant.line: job.config.settings.lr for (_, variant, _), job in item.jobs([stream], seeds=[0]).items()}
+
+
+@pytest.mark.parametrize(
+    ("item", "stream"),
+    [(CLASS, "split-cifar100"), (CLASS, "split-mini-imagenet"), (DOMAIN, "split-cifar100-domains")],
+)
+def test_no_rate_that_was_chosen_for_a_head_per_task_is_taken_over(item, stream):
+    """The paper's is 1 for finetune, EWC and iCaRL; rivals without one of their own have that of the others."""
+    found = rates(item, stream)
+    ours = {BEST, "er, with the parts"}
+    assert {lr for line, lr in found.items() if line not in ours} == {0.1}
+
+
 def test_a_table_for_each_budget_with_the_best_first():
     jobs = CLASS.jobs(["split-cifar100"], seeds=[0, 1, 2])
     results = {}

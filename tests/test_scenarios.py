@@ -40,6 +40,8 @@ def learner(name, scenario="class", **given):
     """With a small network, plain steps and three tasks that are known."""
     kind = LEARNERS[name]
     plain = PLAIN if name == "samc" else {}
+    if given.get("boundaries") == "hidden":  # all memory is replayed, whatever this says
+        plain = {setting: value for setting, value in plain.items() if setting != "replay_current"}
     known = {"task_classes": TASKS if scenario != "domain" else [(0, 1)] * 3}
     known = {} if given.get("boundaries") == "hidden" else known
     given = {"lr": 0.05, "seed": 1, **plain, **known, "scenario": scenario, **given}
@@ -241,6 +243,14 @@ def test_gem_has_a_constraint_by_memory_each_among_all_classes_seen(monkeypatch)
     torch.testing.assert_close(found[0][1][0], expected[1], rtol=1e-4, atol=1e-6)
 
 
+@torch.no_grad()
+def move_away(model):
+    """From the teacher that it has just been copied to: there distillation has no gradient."""
+    random = torch.Generator().manual_seed(3)
+    for parameter in model.parameters():
+        parameter.add_(0.3 * torch.randn(parameter.shape, generator=random))
+
+
 @pytest.mark.parametrize("scenario", ["class", "domain"])
 def test_lwf_distils_the_old_classes_as_one_head(scenario):
     subject = learner("lwf", scenario, regularization=0.7)
@@ -248,19 +258,20 @@ def test_lwf_distils_the_old_classes_as_one_head(scenario):
     x, y = batch(0)
     subject.observe(x, y, 0)
     teacher = copy.deepcopy(subject.model)
-    x, y = batch(1 if scenario == "class" else 0, 5)
     subject.begin(1)
-    now = SEEN if scenario == "class" else (0, 1)
+    move_away(subject.model)
+    x, y = second_batch(scenario)
+    now = classes_by_then(scenario)
 
-    def loss(model):
-        logits = logits_of(model, x)
+    def distilled(model):
         with torch.no_grad():
             wanted = logits_of(copy.deepcopy(teacher), x)
         probs = (wanted[:, list(old)] / 2).softmax(1)
-        distilled = -(probs * (logits[:, list(old)] / 2).log_softmax(1)).sum(1).mean()
-        return entropy(logits, y, now).mean() + 0.7 * distilled
+        return -(probs * (logits_of(model, x)[:, list(old)] / 2).log_softmax(1)).sum(1).mean()
 
-    step_is(subject, loss, x, y)
+    pulled = stepped(subject, distilled) - parameters(subject.model)
+    assert float(pulled.abs().max()) > 1e-4
+    step_is(subject, lambda model: entropy(logits_of(model, x), y, now).mean() + 0.7 * distilled(model), x, y)
 
 
 def test_a_sigmoid_per_class_by_hand():
@@ -274,6 +285,7 @@ def test_icarl_learns_new_classes_by_label_and_old_ones_by_the_old_network(repla
     """Its paper's loss, over the batch and exemplars alike."""
     subject = with_a_past("icarl", regularization=0.7, replay_weight=replay_weight)
     teacher, drawn = copy.deepcopy(subject.teacher.network), drawing(subject, monkeypatch)
+    move_away(subject.model)
     x, y = batch(1)
     images, labels = torch.cat([x, (drawn.x * 255).to(torch.uint8)]), torch.cat([y, drawn.y])
 
@@ -555,6 +567,178 @@ def test_a_diagnosis_needs_boundaries(command, tmp_path):
     assert "leave --boundaries hidden out" in err
 
 
+# -- the same where tasks are domains, and where nobody says when one ends
+
+OTHERWISE = [("domain", "told"), ("domain", "hidden"), ("class", "hidden")]
+
+
+def second_batch(scenario, seed=5):
+    return batch(0 if scenario == "domain" else 1, seed)
+
+
+def classes_by_then(scenario):
+    """What an image of the second batch may be of."""
+    return (0, 1) if scenario == "domain" else SEEN
+
+
+def with_a_first_batch(name, scenario, boundaries, **given):
+    """A learner that has learnt a batch, and has begun the second task, where it is told of one."""
+    if boundaries == "hidden" and "memory_bytes" in LEARNERS[name].Settings.names():
+        given |= {"memory_bytes": "100KB"}
+    subject = learner(name, scenario, boundaries=boundaries, **given)
+    x, y = batch(0)
+    told = boundaries == "told"
+    subject.observe(x, y, 0 if told else None)
+    if told:
+        subject.end_task(samc.Task.from_arrays(x, y, id=0, classes=(0, 1)))
+        subject.begin(1)
+    return subject, (1 if told else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "scenario", "boundaries"),
+    [
+        ("eec", "domain", "told"),
+        *((name, *where) for name in ("finetune", "joint", "er", "mer", "samc") for where in OTHERWISE),
+    ],
+)
+def test_batch_and_replay_elsewhere(name, scenario, boundaries, monkeypatch):
+    more = {"mer": {"meta_lr": 1.0}, "eec": {"encoder_steps": 2, "buffer_size": 40}}.get(name, {})
+    subject, task = with_a_first_batch(name, scenario, boundaries, **more)
+    x, y = second_batch(scenario)
+    images, labels = x, y
+    if name == "joint":
+        drawn = batch(0, 7, 4)
+        monkeypatch.setattr(subject, "draw", lambda task, count: Batch(drawn[0].float() / 255, drawn[1], task))
+        images, labels = torch.cat([x, drawn[0]]), torch.cat([y, drawn[1]])
+    elif name != "finetune":
+        drawn = drawing(subject, monkeypatch)
+        images, labels = torch.cat([x, (drawn.x * 255).to(torch.uint8)]), torch.cat([y, drawn.y])
+    if name == "eec":
+        subject.decay = {0: 0.0}  # what is painted counts as much as what is true
+    classes = classes_by_then(scenario)
+    step_is(subject, lambda model: entropy(logits_of(model, images), labels, classes).mean(), x, y, task)
+
+
+@pytest.mark.parametrize("name", ["er", "mer", "samc"])
+def test_er_ace_where_boundaries_are_hidden(name, monkeypatch):
+    """Its paper's own: the classes of a batch are all that is known of what is new."""
+    more = {"meta_lr": 1.0} if name == "mer" else {}
+    given = {"batch_classes": "batch", "replay_weight": 1.0, **more}
+    subject, task = with_a_first_batch(name, "class", "hidden", **given)
+    x, y = second_batch("class")
+    drawn = drawing(subject, monkeypatch)
+    assert set(y.tolist()) == {2, 3}
+
+    def loss(model):
+        logits = logits_of(model, torch.cat([x, (drawn.x * 255).to(torch.uint8)]))
+        return entropy(logits[:6], y, (2, 3)).mean() + entropy(logits[6:], drawn.y, SEEN).mean()
+
+    step_is(subject, loss, x, y, task)
+
+
+def along(model, images, labels, classes):
+    """The gradient of the mean cross-entropy among some classes, by autograd on the definition."""
+    model = copy.deepcopy(model)
+    loss = entropy(logits_of(model, images), labels, classes).mean()
+    return torch.cat([grad.flatten() for grad in torch.autograd.grad(loss, list(model.parameters()))])
+
+
+@pytest.mark.parametrize("batch_classes", ["seen", "batch"])
+@pytest.mark.parametrize(
+    ("name", "scenario", "boundaries"),
+    [
+        *(("agem", *where) for where in [("class", "told"), *OTHERWISE]),
+        ("gem", "class", "told"),
+        ("gem", "domain", "told"),
+        ("gem", "class", "hidden"),
+    ],
+)
+def test_a_constraint_is_among_all_classes_seen_and_the_batch_among_its_own(
+    name, scenario, boundaries, batch_classes, monkeypatch
+):
+    """The two gradients of which a projection is made; where boundaries are hidden, GEM's one mean constraint."""
+    more = {"constraints": "mean"} if (name, boundaries) == ("gem", "hidden") else {}
+    subject, task = with_a_first_batch(name, scenario, boundaries, batch_classes=batch_classes, **more)
+    x, y = second_batch(scenario)
+    y = torch.full_like(y, int(y[0]))  # of one class: among the batch's own, nothing is to be learnt
+    images, _, labels = subject.memory.recall(0)
+    assert len(labels) == 6
+    own, classes = [int(y[0])] if batch_classes == "batch" else classes_by_then(scenario), classes_by_then(scenario)
+    if (scenario, boundaries) == ("class", "hidden"):
+        classes = sorted({0, 1, int(y[0])})
+        own = own if batch_classes == "batch" else classes
+    expected = (
+        along(subject.model, x, y, own),
+        along(subject.model, torch.from_numpy(images), torch.from_numpy(labels), classes),
+    )
+    found = []
+    monkeypatch.setattr(rules, "project", lambda g, past, *_, **__: found.append((g.clone(), past.clone())) or g)
+    subject.observe(x, y, task)
+    ((g, past),) = found
+    assert len(past) == 1
+    torch.testing.assert_close(g, expected[0], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(past[0], expected[1], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("scenario", "boundaries"), [("class", "told"), *OTHERWISE])
+def test_der_elsewhere(scenario, boundaries):
+    """All six images of the first batch are compared in the logits that they came with, and drawn once more."""
+    given = {"replay_current": False} if boundaries == "told" else {}
+    subject = learner("der", scenario, boundaries=boundaries, alpha=0.4, beta=0.5, **given, memory_bytes="100KB")
+    x, y = batch(0)
+    stored = logits_of(copy.deepcopy(subject.model), x)[:, :2].detach().half().float()
+    told = boundaries == "told"
+    subject.observe(x, y, 0 if told else None)
+    if told:
+        subject.begin(1)
+    x2, y2 = second_batch(scenario)
+    classes = classes_by_then(scenario)
+
+    def loss(model):
+        logits = logits_of(model, torch.cat([x, x2, x]))
+        compared = (logits[:6, :2] - stored).square().mean()
+        new, replayed = entropy(logits[6:12], y2, classes).mean(), entropy(logits[12:], y, classes).mean()
+        return new + 0.4 * compared + 0.5 * replayed
+
+    step_is(subject, loss, x2, y2, 1 if told else None)
+
+
+@pytest.mark.parametrize(("scenario", "boundaries"), OTHERWISE)
+def test_ebm_elsewhere(scenario, boundaries, monkeypatch):
+    subject, task = with_a_first_batch("ebm", scenario, boundaries)
+    x, y = second_batch(scenario)
+    wrong = (1 if scenario == "domain" else 5) - y
+    monkeypatch.setattr("samc.learners.ebm.other_labels", lambda *_: wrong)
+    subject.model.heads.see(y.tolist())  # as observe does, for the loss by hand to have their energies
+
+    def loss(model):
+        energies = -model.heads(model.pooled(model.train().features(x.float() / 255)), 1)
+        assert energies.shape == (6, len(classes_by_then(scenario)))
+        rows = torch.arange(6)
+        right, other = energies[rows, y], energies[rows, wrong]
+        return (right + torch.stack([-right, -other]).logsumexp(0)).mean()
+
+    step_is(subject, loss, x, y, task)
+
+
+@pytest.mark.parametrize("scenario", ["class", "domain"])
+def test_ewcs_step_is_held_back_by_the_first_tasks_fisher_information(scenario):
+    """(g + λ·F·(θ − θ_1)) / (1 + lr·λ·F): nothing pulls in the first step of a task, yet it is held."""
+    subject, task = with_a_first_batch("ewc", scenario, "told", fisher_images=6, regularization=40.0)
+    x, y = second_batch(scenario)
+    (importance, start), before = subject.kept[0], parameters(subject.model)
+    assert torch.equal(start, before)
+    assert float(importance.max()) > 0
+    for seed in (5, 6):
+        x, y = second_batch(scenario, seed)
+        before = parameters(subject.model)
+        g = along(subject.model, x, y, classes_by_then(scenario))
+        expected = before - 0.05 * (g + 40 * importance * (before - start)) / (1 + 0.05 * 40 * importance)
+        subject.observe(x, y, task)
+        torch.testing.assert_close(parameters(subject.model), expected, rtol=1e-4, atol=1e-6)
+
+
 # -- runs without boundaries
 
 
@@ -767,9 +951,19 @@ def test_the_steps_that_a_gpu_records_are_the_steps_of_a_cpu(name, given, scenar
     assert not forbidden & {kernel._schema.name for tape in tapes for kernel, *_ in tape.kernels}
 
 
-@pytest.mark.parametrize("name", ["er", "der", "agem", "finetune"])
-def test_without_boundaries_too(name):
-    given = {"boundaries": "hidden", **({"memory_bytes": "3KB"} if name != "finetune" else {})}
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        *((name, {}) for name in ("finetune", "joint", "ebm", "er", "der", "agem", "mer", "samc")),
+        ("er", {"batch_classes": "batch", "replay_weight": 1.0}),
+        ("der", {"batch_classes": "batch", "average": 0.7, "distil": 0.5}),
+        ("gem", {"constraints": "mean"}),
+        ("samc", {"batch_classes": "batch", "codec": "coo"}),
+    ],
+)
+def test_without_boundaries_too(name, given):
+    total = {"memory_bytes": "3KB"} if "memory_bytes" in LEARNERS[name].Settings.names() else {}
+    given = {"boundaries": "hidden", **total, **given}
     plain, recorded = (learner(name, **given) for _ in range(2))
     recorded.engine.device, recorded.engine.graphs = torch.device("cuda"), Replaying()
     for task, step in itertools.product(range(3), range(6)):

@@ -22,7 +22,7 @@ CLASS_ROWS = (
     Variant("icarl", "icarl"),
     Variant("gem", "gem"),
     Variant("finetune: no memory", "finetune"),
-    Variant("joint: every image kept", "joint", {"lr": 0.1}),
+    Variant("joint: every image kept", "joint"),
 )
 DOMAIN_ROWS = (
     *(row for row in CLASS_ROWS if row.label not in ("icarl", "er-ace")),

@@ -42,9 +42,12 @@ class Variant:
     against: str | None = None
 
     def run_settings(self, dataset: str, seed: int, quick: bool) -> dict[str, Any]:
-        """What the command line would be given. The embedded stream has its own preset, and a quick run few images."""
-        of_the_paper = self.model == "samc" and self.preset == "paper"
-        preset = "auto" if dataset in (EMBEDDED, ROTATED_EMBEDDED) and not of_the_paper else self.preset
+        """What the command line would be given. The embedded stream has its own preset, and a quick run few images.
+
+        It has one for our best and for rivals as they are: the paper's SAMC, and rivals with our parts, keep theirs.
+        """
+        has_own = (self.model == "samc") != (self.preset == "paper")
+        preset = "auto" if dataset in (EMBEDDED, ROTATED_EMBEDDED) and has_own else self.preset
         cuts = {**QUICK, **QUICK_METHODS.get(self.model, {})} if quick else {}
         return {"model": self.model, "seed": seed, "dataset": dataset, "preset": preset, **cuts, **self.settings}
 
