@@ -12,10 +12,10 @@ from samc.tensor_files import LENGTH_BYTES
 
 STRANGE: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2, 50.0, -0.5, 1e-300, 1e300, 2**31, 2**53, 2**63, 2**64, -(2**63), 10**30,
-    "", "x", "nan", "\x1b[2Jgone", "a" * 3000, "é中\u202e", [], {}, [[]], [None], [0], {"a": 1}, [1, "x", None],
+    "", "x", "NaN", "\x1b[2Jgone", "a" * 3000, "é中\u202e", [], {}, [[]], [None], [0], {"a": 1}, [1, "x", None],
     [[0.5, 0.5], [0.5]], {"bytes": {}},
 )  # fmt: skip
-# what a value of a JSON file becomes
+# what a value of a JSON file becomes; a number that is none is written nan, so that no text is
 RAW = ("NaN", "Infinity", "-Infinity", "1" + "0" * 400, "1e999", "1" + "0" * 5000, "[" * 2000, '"', "", "nul")
 # what cannot be written by json.dumps: it replaces a value in the text
 

@@ -204,6 +204,7 @@ FORGED_CHECKPOINTS = [
         put("watchers", "Recollector", "then", value={"dict": [[0, {"dict": [["x", 1]]}]]}),
         "answers on remembered",
     ),
+    ("er", put("at_start", value={"dict": []}), "it does not say what its batches were drawn from"),
     ("er", put("watchers", "Recollector", "then", value=3), "holds no whole checkpoint"),
     ("samc", put("watchers", "Recollector", "maps", value=None), "its saliency maps are none"),
     ("samc", put("watchers", "Recollector", "digests", value=[1]), "holds no whole checkpoint"),

@@ -228,6 +228,8 @@ class Going:
         self.before, self.at_start, self.at_checkpoint = state["seconds"], state["at_start"], state["random"]
         if not all(map(is_amount, self.before.values())):
             raise ValueError("its seconds are no numbers")
+        if self.so_far.in_round and not self.at_start:
+            raise ValueError("it does not say what its batches were drawn from")
         for states in (self.at_start, self.at_checkpoint) if self.at_start else (self.at_checkpoint,):
             set_random_states(self.loaders, states)  # the first of them only to see that it can be done
         if state["cuda"] and torch.cuda.is_initialized():
