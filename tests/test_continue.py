@@ -180,6 +180,18 @@ def test_the_record_says_what_it_continues_and_has_all_tasks(here, place):
     assert (code, "11 logits out" in out) == (0, True)
 
 
+def test_tests_within_old_tasks_stay_in_the_record(place):
+    folder = begun(place, "er", test_every=1, batch_size=6)
+    before = RunRecord.load(folder)
+    record = learn(continuing(folder, place / "second.npz", n_tasks=2), None, CPU).record
+    assert [len(tests) for tests in before.between] == [1, 1]
+    assert record.between[:2] == before.between
+    assert [[len(test) for test in tests] for tests in record.between[2:]] == [[3], [4]]
+    assert record.lowest_accuracy == metrics.lowest_accuracy(
+        record.accuracy_matrix, [*before.between, *record.between[2:]]
+    )
+
+
 def test_a_common_budget_is_shared_among_old_and_new_tasks(place):
     folder = begun(place, "er", memory_bytes=str(8 * 193))
     assert RunRecord.load(folder).memory["images_per_task"] == [4, 4]
@@ -272,7 +284,7 @@ def half_a_record(folder):
 
 
 def interrupted(folder):
-    (folder / "run.json").write_text("{}")
+    (folder / "record.json").rename(folder / "run.json")
 
 
 def other_learner(folder):
