@@ -306,7 +306,7 @@ def described_settings(settings: type[Settings]) -> str:
 @cache
 def presets() -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
     """Preset, stream (in a scenario), method, setting: its value, and the grid that it was chosen from."""
-    return yaml.safe_load(files("samc").joinpath(PRESETS).read_text())
+    return yaml.safe_load(files("samc").joinpath(PRESETS).read_text(encoding="utf-8"))
 
 
 def preset_values(preset: str, dataset: str | None, model: str, scenario: str | None = None) -> dict[str, Any]:

@@ -349,7 +349,7 @@ def describe_device(device: torch.device) -> dict[str, Any]:
 def processor_name() -> str:
     """The processor's own name where the system tells it."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
