@@ -652,11 +652,11 @@ def test_what_cannot_be_gone_on_with(samc_here, place, monkeypatch):
 def unsaved(samc_here, place):
     """The folder of a run that was killed before it had saved anything, and its data, which are gone by now."""
     x = np.zeros((8, 8, 8, 3), np.uint8)
-    np.savez(place / "tiny.npz", x=x, y=np.arange(8) % 4, x_test=x, y_test=np.arange(8) % 4)
+    np.savez(place / "zeros.npz", x=x, y=np.arange(8) % 4, x_test=x, y_test=np.arange(8) % 4)
     folder = place / "unsaved"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    Unfinished(configure({"model": "er", "backbone": "mlp", "dataset": "npz:tiny.npz", "n_tasks": 2})[0], False, None,
+    Unfinished(configure({"model": "er", "backbone": "mlp", "dataset": "npz:zeros.npz", "n_tasks": 2})[0], False, None,
                "cpu", 1, "60s").write(folder)  # fmt: skip
     return folder
 
@@ -665,12 +665,12 @@ def unsaved(samc_here, place):
 def test_a_mistake_when_a_run_goes_on_is_not_kept_and_costs_nothing(samc_here, place, unsaved, mistake):
     before = (unsaved / "run.json").read_bytes()
     if not mistake:
-        (place / "tiny.npz").rename(place / "away.npz")
+        (place / "zeros.npz").rename(place / "away.npz")
     code, _, err = samc_here("run", "--resume", "unsaved", *mistake)
     assert (code, err.count("\n")) == (2, 1)
     assert (unsaved / "run.json").read_bytes() == before
     if not mistake:
-        (place / "away.npz").rename(place / "tiny.npz")
+        (place / "away.npz").rename(place / "zeros.npz")
     assert samc_here("run", "--resume", "unsaved")[0] == 0
     assert (unsaved / "record.json").exists()
 
@@ -679,8 +679,8 @@ def test_a_mistake_when_a_run_goes_on_is_not_kept_and_costs_nothing(samc_here, p
 def test_where_nothing_was_saved_a_disk_that_was_full_at_the_end_is_no_hindrance(samc_here, place, name, monkeypatch):
     """The same command again, as the line says."""
     x, write = np.zeros((8, 8, 8, 3), np.uint8), files.write_through
-    np.savez(place / "tiny.npz", x=x, y=np.arange(8) % 4, x_test=x, y_test=np.arange(8) % 4)
-    how = ("run", "--model", "er", "--backbone", "mlp", "--dataset", "npz:tiny.npz", "--out", f"hindered-{name}")
+    np.savez(place / "zeros.npz", x=x, y=np.arange(8) % 4, x_test=x, y_test=np.arange(8) % 4)
+    how = ("run", "--model", "er", "--backbone", "mlp", "--dataset", "npz:zeros.npz", "--out", f"hindered-{name}")
 
     def no_space(path, content):
         if path.name.startswith(f".{name}"):
@@ -702,7 +702,7 @@ def test_a_run_that_was_killed_when_its_record_was_written_is_finished(samc_here
     (unsaved / "run.json").write_bytes(begun)
     (unsaved / "checkpoint-000001.safetensors").write_bytes(b"what it went on from")
     shutil.rmtree(place / "after", ignore_errors=True)
-    code, _, err = samc_here("continue", "unsaved", "--dataset", "npz:tiny.npz", "--out", "after")
+    code, _, err = samc_here("continue", "unsaved", "--dataset", "npz:zeros.npz", "--out", "after")
     assert (code, err) == (0, "")
     code, _, err = samc_here("run", "--resume", "unsaved")
     assert (code, err) == (
