@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from logs import without_progress
 from samc import checkpoints as checkpoints_module
 from samc import files
 from samc.checkpoints import EVERY, Checkpoints
+from samc.cli.unfinished import Unfinished
 from samc.errors import ConfigError, DataError, OutputError
 from samc.experiments.diagnosis import Diagnosis
 from samc.experiments.jobs import learn, make_job
@@ -30,7 +32,7 @@ from samc.experiments.local import InProcess, LocalProcesses
 from samc.experiments.perform import Listener, perform
 from samc.experiments.pictures import PictureCollector
 from samc.experiments.record_store import RecordStore
-from samc.learners import LEARNERS
+from samc.learners import LEARNERS, configure
 from samc.protocol import Watcher, learn_stream, run
 from samc.state import pack
 from samc.stopping import Stopped, signals_noted
@@ -644,6 +646,71 @@ def test_what_cannot_be_gone_on_with(samc_here, place, monkeypatch):
     code, _, err = samc_here("run", "--resume", "odd")
     assert (code, err.count("\n")) == (2, 1)
     assert "does not say what run it is" in err
+
+
+@pytest.fixture
+def unsaved(samc_here, place):
+    """The folder of a run that was killed before it had saved anything, and its data, which are gone by now."""
+    x = np.zeros((8, 8, 8, 3), np.uint8)
+    np.savez(place / "zeros.npz", x=x, y=np.arange(8) % 4, x_test=x, y_test=np.arange(8) % 4)
+    folder = place / "unsaved"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    Unfinished(configure({"model": "er", "backbone": "mlp", "dataset": "npz:zeros.npz", "n_tasks": 2})[0], False, None,
+               "cpu", 1, "60s").write(folder)  # fmt: skip
+    return folder
+
+
+@pytest.mark.parametrize("mistake", [("--checkpoint-every", "0"), ("--checkpoint-every", ""), ("--log", "nothing"), ()])
+def test_a_mistake_when_a_run_goes_on_is_not_kept_and_costs_nothing(samc_here, place, unsaved, mistake):
+    before = (unsaved / "run.json").read_bytes()
+    if not mistake:
+        (place / "zeros.npz").rename(place / "away.npz")
+    code, _, err = samc_here("run", "--resume", "unsaved", *mistake)
+    assert (code, err.count("\n")) == (2, 1)
+    assert (unsaved / "run.json").read_bytes() == before
+    if not mistake:
+        (place / "away.npz").rename(place / "zeros.npz")
+    assert samc_here("run", "--resume", "unsaved")[0] == 0
+    assert (unsaved / "record.json").exists()
+
+
+@pytest.mark.parametrize("name", ["learner", "record"])
+def test_where_nothing_was_saved_a_disk_that_was_full_at_the_end_is_no_hindrance(samc_here, place, name, monkeypatch):
+    """The same command again, as the line says."""
+    x, write = np.zeros((8, 8, 8, 3), np.uint8), files.write_through
+    np.savez(place / "zeros.npz", x=x, y=np.arange(8) % 4, x_test=x, y_test=np.arange(8) % 4)
+    how = ("run", "--model", "er", "--backbone", "mlp", "--dataset", "npz:zeros.npz", "--out", f"hindered-{name}")
+
+    def no_space(path, content):
+        if path.name.startswith(f".{name}"):
+            full()
+        write(path, content)
+
+    monkeypatch.setattr(files, "write_through", no_space)
+    code, _, err = samc_here(*how)
+    assert (code, "No space left on device; free some space" in err) == (2, True)
+    assert not (place / f"hindered-{name}").exists()
+    monkeypatch.setattr(files, "write_through", write)
+    assert samc_here(*how)[0] == 0
+
+
+def test_a_run_that_was_killed_when_its_record_was_written_is_finished(samc_here, place, unsaved):
+    begun = (unsaved / "run.json").read_bytes()
+    assert samc_here("run", "--resume", "unsaved")[0] == 0
+    record = (unsaved / "record.json").read_bytes()
+    (unsaved / "run.json").write_bytes(begun)
+    (unsaved / "checkpoint-000001.safetensors").write_bytes(b"what it went on from")
+    shutil.rmtree(place / "after", ignore_errors=True)
+    code, _, err = samc_here("continue", "unsaved", "--dataset", "npz:zeros.npz", "--out", "after")
+    assert (code, err) == (0, "")
+    code, _, err = samc_here("run", "--resume", "unsaved")
+    assert (code, err) == (
+        2, "samc: unsaved is finished, there is nothing to go on with; samc report unsaved shows it\n"
+    )  # fmt: skip
+    assert not (unsaved / "run.json").exists()
+    assert not list(unsaved.glob("checkpoint-*"))
+    assert (unsaved / "record.json").read_bytes() == record
 
 
 @pytest.mark.slow

@@ -84,6 +84,7 @@ def refused(result, *words):
         (("run", "--seeds", "9223372036854775808"), ("of numbers below 2^63",)),
         (("run", "--foo"), ("No such option: --foo", "see: samc run --help")),
         (("memory", "show"), ("Missing argument", "see: samc memory show --help")),
+        (("results", ".", "--page", "record.json"), ("--page is a page's name that ends in .md, got record.json",)),
         (("results", ".", "--page", ""), ("--page is the file to write, and . is a folder",)),
         (("data", "check"), ("no data set is in", "samc data fetch cifar100")),
         (("run", "--lr", "inf"), ("lr is above 0, got inf; the paper uses 0.1",)),

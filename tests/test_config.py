@@ -5,16 +5,19 @@ import inspect
 import json
 import pydoc
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
 import samc
+from record_makers import record
 from samc.cli.flags import GroupedCommand, all_settings, described_flags
 from samc.config import RunConfig, Terms, check_setting, flag, kinds, preset_values, presets, setting_fields
 from samc.errors import ConfigError
 from samc.learners import LEARNERS, NetworkLearner, configure
+from samc.record import RunRecord
 
 ROOT = Path(samc.__file__).parent
 SHAPE = (3, 12, 12)
@@ -61,6 +64,24 @@ def test_settings_that_a_method_does_not_use_are_refused_and_not_there():
     config, _ = resolved(model="gem", preset="none")
     assert not {"threshold", "completion"} & set(config.as_dict())
     assert config.settings.memory_strength == 0.5
+
+
+@pytest.mark.parametrize("given", [{"batch_size": 2**63 - 1}, {"lr": 3.3e38}, {"seed": 2**60, "test_every": 2**60}])
+def test_whatever_a_setting_may_be_its_record_can_be_read(given, tmp_path):
+    config, _ = resolved(model="er", **given)
+    values = config.as_dict()
+    earlier = {"dataset": "split-synthetic", "seed": config.seed, "first_task": 0, "first_class": 0}
+    continues = {"record": "0" * 64, "streams": [earlier], "first_task": 1, "first_class": 4}
+    written = replace(record(), config=values, continues=continues)
+    written.save(tmp_path)
+    read = RunRecord.load(tmp_path)
+    assert RunConfig.from_dict(read.config, LEARNERS["er"].Settings) == config
+    assert read.continues == continues
+
+
+def test_a_text_that_no_record_could_hold_is_refused():
+    with pytest.raises(ConfigError, match="dataset has at most 10,000 characters, got 10,004"):
+        resolved(dataset="npz:" + "x" * 10_000)
 
 
 def test_a_config_survives_a_record():

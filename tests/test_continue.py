@@ -194,6 +194,18 @@ def test_a_continuation_is_logged_from_its_first_step(here, place):
     assert entries[-1]["ACC"] == record.acc
 
 
+def test_tests_within_old_tasks_stay_in_the_record(place):
+    folder = begun(place, "er", test_every=1, batch_size=6)
+    before = RunRecord.load(folder)
+    record = learn(continuing(folder, place / "second.npz", n_tasks=2), None, CPU).record
+    assert [len(tests) for tests in before.between] == [1, 1]
+    assert record.between[:2] == before.between
+    assert [[len(test) for test in tests] for tests in record.between[2:]] == [[3], [4]]
+    assert record.lowest_accuracy == metrics.lowest_accuracy(
+        record.accuracy_matrix, [*before.between, *record.between[2:]]
+    )
+
+
 def test_a_common_budget_is_shared_among_old_and_new_tasks(place):
     folder = begun(place, "er", memory_bytes=str(8 * 193))
     assert RunRecord.load(folder).memory["images_per_task"] == [4, 4]
@@ -286,7 +298,7 @@ def half_a_record(folder):
 
 
 def interrupted(folder):
-    (folder / "run.json").write_text("{}")
+    (folder / "record.json").rename(folder / "run.json")
 
 
 def other_learner(folder):

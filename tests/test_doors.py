@@ -425,6 +425,39 @@ def test_an_early_interruption_is_one_line(seconds):
     assert err.startswith("samc: ")
 
 
+SIGNALLED = """
+import signal, types
+from samc import cli
+
+def import_module(name):
+    try:
+        signal.raise_signal(signal.{signal})
+    except BaseException:
+        raise RuntimeError("some library takes it for a failure of its own")
+
+cli.importlib = types.SimpleNamespace(import_module=import_module)
+cli.main(["report", "."])
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_while_a_command_is_imported_is_one_line(name, code):
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALLED.format(signal=name)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code
+    assert re.fullmatch(r"samc: (stopped|interrupted); nothing half-written is left\n", done.stderr)
+
+
+def test_the_page_is_drawn_whatever_the_locale(tmp_path):
+    record(model="er", seed=0).save(tmp_path)
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    call = [sys.executable, "-m", "samc", "report", tmp_path, "--out", tmp_path / "page.html"]
+    done = subprocess.run(call, capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "</html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
 # C. Misleading
 
 

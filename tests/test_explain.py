@@ -193,6 +193,37 @@ def test_tasks_and_learners_that_are_none(er):
         explain(er, STREAM[0].test_x[0], 0, neighbours=-1)
 
 
+@pytest.mark.parametrize("given", [{}, {"boundaries": "hidden", "memory_bytes": "20KB"}])
+def test_where_there_is_one_head_an_image_comes_without_a_task(command, tmp_path, given):
+    """Its class is one of all that were seen, and what it rests on is remembered of any task."""
+    learner = samc.ER(4, (3, 12, 12), scenario="class", **given)
+    samc.run(STREAM, learner)
+    x = STREAM[1].test_x[0]
+    found = explain(learner, x)
+    assert (found.task, found.label) == (None, int(learner.predict(x[None])))
+    shares = learner.scores(learner.as_images(x[None]), 0)[0].double().softmax(0)
+    assert [share for _, share in found.confidences] == pytest.approx(sorted(shares.tolist(), reverse=True))
+    assert len(found.confidences) == 4
+    labels = [learner.memory.labels(learner.memory.by_task[task].images) for task in learner.memory.tasks]
+    assert found.remembered == int((np.concatenate(labels) == found.label).sum()) > 0
+    with pytest.raises(ConfigError, match="an image comes without its task"):
+        explain(learner, x, 1)
+    learner.save(tmp_path / "one.safetensors")
+    Image.fromarray(x.permute(1, 2, 0).numpy()).save(tmp_path / "x.png")
+    asked = ("explain", tmp_path / "x.png", "--run", tmp_path / "one.safetensors", "--out", tmp_path / "why.png")
+    code, out, _ = command(*asked)
+    assert (code, f"{found.confidence:.1%} sure" in out) == (0, True)
+    code, _, err = command(*asked, "--task", 0)
+    assert (code, "drop --task" in err) == (2, True)
+
+
+def test_of_a_class_that_is_not_remembered_no_task_is_named():
+    learner = samc.ER(4, (3, 12, 12), scenario="class")
+    learner.observe(STREAM[0].x[:10], STREAM[0].y[:10], 0)
+    learner.memory.by_task.clear()
+    assert explain(learner, STREAM[0].test_x[0]).basis.startswith("the memory holds no image of")
+
+
 # how it is shown
 
 

@@ -1,6 +1,7 @@
 """Logs of a run: the record's figures in every format, whatever happens to the run, and never at its cost."""
 
 import csv
+import errno
 import json
 import os
 import sys
@@ -281,6 +282,26 @@ def test_tensorboard_goes_on_without_a_repeated_event(tmp_path, whole):
     log_run(tmp_path, "tensorboard", every=16)
     steps = [event.step for path in (tmp_path / "tensorboard").glob("events*") for event in scalars(accumulators, path)]
     assert sorted(steps) == [entry["step"] for entry in read_jsonl(whole[0]) if "loss" in entry]
+
+
+def test_a_full_disk_costs_tensorboards_events_and_no_more(tmp_path, whole, monkeypatch):
+    """One line of warning: nothing fails elsewhere, such as in a thread, which would be a traceback."""
+    records = pytest.importorskip("tensorboard.summary.writer.record_writer")
+    write, count = records.RecordWriter.write, []
+
+    def full(self, data):
+        count.append(data)
+        if len(count) > 5:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(self, data)
+
+    monkeypatch.setattr(records.RecordWriter, "write", full)
+    warned = []
+    record = log_run(tmp_path, "tensorboard", warn=warned.append)
+    assert record.accuracy_matrix == whole[1].accuracy_matrix
+    reason = "(No space left on device); the run went on"
+    assert warned == [f"the log tensorboard in {tmp_path} has been given up {reason}"]
+    assert len(count) == 6
 
 
 def scalars(accumulators, path):

@@ -645,3 +645,34 @@ class TestCut:
                 stream_of(strange, n_tasks=2)
         with pytest.raises(ConfigError, match="can be cut into 1 to 4 tasks"):
             stream_of(parts[0], n_tasks=9)
+
+
+class Endless(TorchDataset):
+    """More samples than any machine holds; counts those that were looked at."""
+
+    def __init__(self, count=None):
+        self.count, self.read = count, 0
+
+    def __len__(self):
+        if self.count is None:
+            raise TypeError("nobody knows")
+        return self.count
+
+    def __getitem__(self, index):
+        self.read += 1
+        return torch.zeros(3, 8, 8), index % 4
+
+
+@pytest.mark.parametrize(
+    ("count", "read", "message"),
+    [
+        (2**62, 1, r"your data's training images, 4,611,686,018,427,387,904 of 3x8x8, fill this machine; take fewer"),
+        (None, 1001, r"your data's training images, more than 1,000 of 3x8x8, fill this machine; take fewer"),
+    ],
+)
+def test_more_images_than_the_machine_holds_are_refused_before_they_fill_it(count, read, message, monkeypatch):
+    monkeypatch.setattr("samc.streams.samples.physical_memory", lambda: 2 * 1000 * 3 * 8 * 8)
+    dataset = Endless(count)
+    with pytest.raises(DataError, match=message):
+        stream_of(dataset, n_tasks=2)
+    assert dataset.read == read

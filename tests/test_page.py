@@ -4,6 +4,7 @@ import base64
 import hashlib
 import io
 import json
+import os
 import re
 import shlex
 from dataclasses import replace
@@ -434,16 +435,25 @@ def test_report_writes_a_page(tmp_path, command):
         (("nowhere", "--out", "page.html"), "nowhere holds no record.json; name the folder of some runs"),
         (("a", "--out", "a"), "--out is the page to write, and a is a folder"),
         (("a", "--out", "none/page.html"), "cannot write none/page.html: No such file or directory"),
+        (("a", "--out", "a/record.json"), "--out is a page's name that ends in .html or .htm, got a/record.json"),
+        (("a", "--out", "pipe.html"), "pipe.html is there already, a pipe, a socket or a device; choose another --out"),
+        (("a", "--out", "link.html"), "link.html is there already, a pipe, a socket or a device; choose another --out"),
         (("a", "--out", "page.html", "--markdown"), "--out writes a page and --markdown prints a table"),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path, monkeypatch, command, arguments, words):
     monkeypatch.chdir(tmp_path)
     save_run(tmp_path / "a", memory=False)
+    os.mkfifo("pipe.html")
+    Path("link.html").symlink_to("pipe.html")
+    before = Path("a/record.json").read_bytes()
     code, _, err = command("report", *arguments)
     assert code == 2
     assert words in err
     assert err.count("\n") == 1
+    assert Path("a/record.json").read_bytes() == before
+    assert Path("pipe.html").is_fifo()
+    assert Path("link.html").is_symlink()
 
 
 def test_a_page_that_fails_does_not_fail_the_run(tmp_path, monkeypatch, command):

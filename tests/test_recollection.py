@@ -16,6 +16,7 @@ from samc.experiments.recollection import FILE, MOST_IMAGES, UNKNOWN, Recollecto
 from samc.memory.file import file_of
 from samc.protocol import Watcher, learn_stream, run
 from samc.stopping import Stopped
+from samc.streams.joining import following
 from toys import PLAIN_CONE, coloured_squares
 
 PAPER = {"replay": "gem", "codec": "coo", "threshold": 0.5, "completion": "telea", "lr": 0.05, **PLAIN_CONE}
@@ -213,6 +214,14 @@ def test_a_run_tells_how_far_it_has_come(tmp_path, monkeypatch):
     assert all(point.loss is not None for step, point in told.points.items() if step)
     last = told.points[9]
     assert (last.images, last.bytes) == (30, record.memory["memory_bytes"])
+
+
+def test_steps_are_told_by_a_task_s_place_whatever_its_number(tmp_path, monkeypatch):
+    monkeypatch.setattr("samc.experiments.progress_log.EVERY", 0.0)
+    after = following(stream(), 5, 10)
+    run(after, samc.GEM(16, (3, 12, 12), lr=0.05), watchers=[ProgressLog(Checkpoints(tmp_path))])
+    told = read_progress(tmp_path / PROGRESS)
+    assert (told.steps, sorted(told.points)) == ([3, 3, 3], list(range(10)))
 
 
 def test_a_line_that_is_not_all_there_is_left_out(tmp_path, monkeypatch):

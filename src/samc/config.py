@@ -24,6 +24,7 @@ LARGEST_NUMBER = 2**63 - 1
 # what torch and numpy count with
 LARGEST_FLOAT = 3.4e38
 # that networks compute with
+LONGEST_TEXT = 10_000
 PRESETS = "presets.yaml"
 ROTATED, DOMAINS = "rotated-", "-domains"
 # what the name of a stream begins or ends with that is made of another one's images
@@ -259,6 +260,8 @@ def check(item: Field, kind: Any, value: Any) -> None:
             raise ConfigError(f"{name} is {described_range(**metadata['bounds'])}, got {value}{hint}")
     elif str in wanted and not isinstance(value, str):
         raise ConfigError(f"{name} is text, got {value!r}{hint}")
+    elif isinstance(value, str) and len(value) > LONGEST_TEXT:
+        raise ConfigError(f"{name} has at most {LONGEST_TEXT:,} characters, got {len(value):,}{hint}")
 
 
 def within(
@@ -303,7 +306,7 @@ def described_settings(settings: type[Settings]) -> str:
 @cache
 def presets() -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
     """Preset, stream (in a scenario), method, setting: its value, and the grid that it was chosen from."""
-    return yaml.safe_load(files("samc").joinpath(PRESETS).read_text())
+    return yaml.safe_load(files("samc").joinpath(PRESETS).read_text(encoding="utf-8"))
 
 
 def preset_values(preset: str, dataset: str | None, model: str, scenario: str | None = None) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Files that are written whole or not at all, plain files that are read, and the folders that hold some."""
 
+import errno
 import fcntl
 import os
 import secrets
@@ -37,6 +38,15 @@ def is_regular(path: Path) -> bool:
     return stat.S_ISREG(os.stat(path).st_mode)
 
 
+def is_special(path: Path) -> bool:
+    """Whether a name, or what it links to, is that of a device, a pipe or a socket."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
 def read_regular(path: Path, most_bytes: int, remedy: str = "check the path") -> bytes:
     """The content of a plain file that has no more than so many bytes."""
     with open_regular(path, remedy) as file:
@@ -67,8 +77,10 @@ def write_whole(path: Path, content: bytes | bytearray, *, replace: bool, spare:
     """Write a file through a temporary one next to it, so that neither a reader nor a full disk leaves half of it.
 
     A file that is there is replaced only with `replace`; otherwise it is a FileExistsError, after the content has been
-    saved under the `spare` name where there is one.
+    saved under the `spare` name where there is one. A device, a pipe or a socket is never replaced.
     """
+    if replace and is_special(path):  # who may write to a folder of devices could do without them from then on
+        raise FileExistsError(errno.EEXIST, "it is a pipe, a socket or a device", str(path))
     # a process id would not do: two machines that share a folder may both have it
     temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
@@ -91,7 +103,8 @@ def write_output(path: Path, content: bytes | bytearray, *, replace: bool, taken
     try:
         write_whole(path, content, replace=replace)
     except FileExistsError:
-        raise OutputError(f"{path} is there already; {taken}") from None
+        kind = ", a pipe, a socket or a device" if is_special(path) else ""
+        raise OutputError(f"{path} is there already{kind}; {taken}") from None
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}; free some space or choose another place") from None
 

@@ -15,6 +15,7 @@ import cv2
 import numpy
 import torch
 
+from samc.config import LARGEST_FLOAT, LARGEST_NUMBER, LONGEST_TEXT
 from samc.errors import DataError, OutputError, shortened
 from samc.files import folders_with, read_regular, write_whole
 from samc.metrics import backward_transfer, lowest_accuracy, stability_gap
@@ -26,10 +27,7 @@ MOST_BYTES = 2**25
 # of a record; one of a thousand tasks has some twenty million
 LARGEST_COUNT = 2**53 - 1
 # beyond it, JSON's numbers are not the same everywhere
-LARGEST_SEED = 2**63
-# no whole number of a record is larger
 MOST_CLASSES = 65_536
-LONGEST_TEXT = 10_000
 NEEDED = {
     "memory": ("bytes", "bytes_by_part", "images_per_task"),
     "seconds": ("total",),
@@ -182,7 +180,7 @@ def finite(text: str) -> float:
 
 def whole(text: str) -> int:
     value = int(text)
-    return value if abs(value) < LARGEST_SEED else int(no_number(shortened(text, 40)))
+    return value if abs(value) <= LARGEST_NUMBER else int(no_number(shortened(text, 40)))
 
 
 def is_number(value: Any) -> bool:
@@ -210,11 +208,14 @@ def is_text(value: Any) -> bool:
 
 
 def is_scalar(value: Any) -> bool:
-    return value is None or isinstance(value, bool) or is_number(value) or is_text(value)
+    """Whatever a setting may be, a record may say."""
+    if type(value) in (int, float):
+        return abs(value) <= (LARGEST_NUMBER if type(value) is int else LARGEST_FLOAT)
+    return value is None or isinstance(value, bool) or is_text(value)
 
 
 def is_seed(value: Any) -> bool:
-    return type(value) is int and 0 <= value < LARGEST_SEED
+    return type(value) is int and 0 <= value <= LARGEST_NUMBER
 
 
 def is_matrix(value: Any) -> bool:
@@ -348,7 +349,7 @@ def describe_device(device: torch.device) -> dict[str, Any]:
 def processor_name() -> str:
     """The processor's own name where the system tells it."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from samc.cli.terminal import replace_unknown_characters, say
 from samc.errors import UserError, printable, shortened, unknown
-from samc.interrupt import INTERRUPTED, MESSAGE, ending_at_once
+from samc.interrupt import CTRL_C, INTERRUPTED, LEFT, MESSAGE, ending_at_once
 from samc.stopping import Stopped
 from samc.version import VERSION
 
@@ -89,7 +89,7 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             raise unknown("command", cmd_name, COMMANDS)
-        with ending_at_once():
+        with ending_at_once({**CTRL_C, signal.SIGTERM: stop, signal.SIGHUP: stop}):
             module = importlib.import_module(COMMANDS[cmd_name][0])
         if hasattr(module, "app"):
             command = typer.main.get_command(module.app)
@@ -164,12 +164,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(result if isinstance(result, int) else 0)
 
 
+def stop(number: int, frame: Any) -> NoReturn:
+    raise Stopped(number, LEFT)
+
+
 @contextmanager
 def orderly() -> Iterator[None]:
     """A command that is told to end, or whose terminal is gone, first ends what it has started, as after Ctrl-C."""
-
-    def stop(number: int, frame: Any) -> NoReturn:
-        raise Stopped(number, "nothing half-written is left")
 
     main_thread = threading.current_thread() is threading.main_thread()
     # one that is ignored, as under nohup, stays so

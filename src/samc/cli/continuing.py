@@ -75,8 +75,9 @@ def continue_(run: Path, **given: Any) -> None:
         raise ConfigError(f"{run} is not finished; go on with: {resuming(run)}")
     record = RunRecord.load(run)
     earlier = Earlier.at(run if run.is_dir() else run.parent, tested=extra["old_tests"] is not False)
-    config, where = continued_config(record, settings), choose(extra["device"] or "auto")
-    every, logs = extra["checkpoint_every"] or EVERY, checked_loggers(extra["log"] or ())
+    config, where = continued_config(record, settings), choose("auto" if extra["device"] is None else extra["device"])
+    every = EVERY if extra["checkpoint_every"] is None else extra["checkpoint_every"]
+    logs = checked_loggers(extra["log"] or ())
     todo = Unfinished(config, False, extra["data_dir"], where.type, torch.get_num_threads(), every, earlier, logs)
     folder = extra["out"] or default_folder(config, f"seed{config.seed}")
     if is_unfinished(folder):

@@ -66,14 +66,19 @@ class SeedRun:
         """Write the learner, its memory if it has one, and last the record; then nothing is needed to go on."""
         # kept before it is written: should the disk be full by now, the figures still come to the screen
         self.record, self.notes = outcome.record, outcome.notes
-        for name, content in outcome.files.items():
-            try:
-                write_whole(self.folder / name, content, replace=True)
-            except OSError as error:
-                why = f"cannot write {self.folder / name}: {error.strerror}"
-                again = f"go on with: {resuming(self.folder)}" if self.checkpoints.paths else "run again"
-                raise OutputError(f"{why}; free some space and {again}") from None
-        self.record.save(self.folder)
+        try:
+            for name, content in outcome.files.items():
+                try:
+                    write_whole(self.folder / name, content, replace=True)
+                except OSError as error:
+                    why = f"cannot write {self.folder / name}: {error.strerror}"
+                    again = f"go on with: {resuming(self.folder)}" if self.checkpoints.paths else "run again"
+                    raise OutputError(f"{why}; free some space and {again}") from None
+            self.record.save(self.folder)
+        except OutputError:
+            for name in outcome.files if not self.checkpoints.paths else ():
+                (self.folder / name).unlink(missing_ok=True)  # else the same command would find them in its way
+            raise
         self.checkpoints.clear()
         (self.folder / UNFINISHED).unlink(missing_ok=True)
 

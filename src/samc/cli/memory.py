@@ -12,10 +12,11 @@ from rich.table import Table
 
 from samc.cli.class_names import names_of_run
 from samc.cli.drawing import draw
+from samc.cli.naming import check_ending
 from samc.cli.terminal import say
 from samc.config import RunConfig, check_setting
-from samc.errors import DataError, OutputError
-from samc.files import expanded, folders_with, write_whole
+from samc.errors import DataError
+from samc.files import expanded, folders_with, write_output
 from samc.memory import EpisodicMemory
 from samc.memory.audit import audit as audit_file
 from samc.memory.codec import MAX_UNKNOWN_CLASSES
@@ -82,12 +83,9 @@ def show(
     memory = load_file(path)
     if not memory.tasks:
         raise DataError(f"{file} remembers no image; there is nothing to show")
-    if out.suffix.lower() != ".png":
-        raise OutputError(f"--out is a picture's name that ends in .png, got {out}")
-    try:
-        write_whole(out, draw_memory(memory, per_task=per_task, class_names=names_of_run(path)), replace=True)
-    except OSError as error:
-        raise OutputError(f"cannot write {out}: {error.strerror}; free some space or choose another --out") from None
+    check_ending("--out", out, "a picture", ".png")
+    picture = draw_memory(memory, per_task=per_task, class_names=names_of_run(path))
+    write_output(out, picture, replace=True, taken="choose another --out")
     say(f"picture: {out}")
 
 

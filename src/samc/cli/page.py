@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from samc.cli.drawing import Terminal
+from samc.cli.naming import check_ending
 from samc.cli.terminal import say
 from samc.errors import OutputError
 from samc.files import write_output
@@ -17,6 +18,7 @@ def write_page(runs: Sequence[Run], out: Path) -> None:
     """One page of some runs; an earlier one is replaced."""
     if out.is_dir():
         raise OutputError(f"--out is the page to write, and {out} is a folder; give a name such as {out / FILE}")
+    check_ending("--out", out, "a page", ".html", ".htm")
     with Terminal().status("drawing the report"):
         from samc.report.page.page import page_of  # noqa: PLC0415  (matplotlib takes long to import)
 

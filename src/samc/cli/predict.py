@@ -7,11 +7,9 @@ import numpy as np
 import torch
 import typer
 
+from samc.cli.asking import TASK, learner_to_ask
 from samc.cli.class_names import names_of_run
 from samc.cli.terminal import say
-from samc.device import choose
-from samc.errors import ConfigError
-from samc.learners import load
 from samc.streams.images import read_fitted
 from samc.streams.names import name_of
 
@@ -19,10 +17,7 @@ from samc.streams.names import name_of
 def predict(
     run: Annotated[Path, typer.Argument(help="a run's folder, or a file of learner.save")],
     images: Annotated[list[Path], typer.Argument(help="image files")],
-    task: Annotated[
-        int | None,
-        typer.Option(min=0, help="the task of the images: its classes are the choice; none where there is one head"),
-    ] = None,
+    task: Annotated[int | None, typer.Option(min=0, help=TASK)] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
 ) -> None:
     """Ask the learner that a run has left for the class of images.
@@ -35,11 +30,7 @@ def predict(
 
       samc predict runs/class cat.png                       of a run with --scenario class or domain
     """
-    learner, names = load(run, device=choose(device)), names_of_run(run)
-    if task is None and not learner.scenario.one_head:
-        raise ConfigError(f"{run} was learnt with a head per task; say which one the images are of: --task 0")
-    if task is not None and learner.scenario.one_head:
-        raise ConfigError(f"{run} was learnt in scenario {learner.scenario.name}, without a task at test; drop --task")
+    learner, names = learner_to_ask(run, task, device), names_of_run(run)
     x = np.stack([read_fitted(path, learner.image_shape) for path in images])
     for path, label in zip(images, learner.predict(torch.from_numpy(x), task).tolist(), strict=True):
         name = f", {name_of(label, names)}" if names else ""

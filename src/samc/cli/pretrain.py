@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from samc.cli.drawing import Terminal
+from samc.cli.naming import check_ending
 from samc.cli.progress import Bar, live_progress
 from samc.cli.terminal import say
 from samc.device import choose
@@ -56,8 +57,7 @@ def pretrain(
 
       samc run --preset paper --autoencoder own.safetensors --autoencoder-output whole
     """
-    if out.suffix != SUFFIX:
-        raise OutputError(f"--out is a file's name that ends in {SUFFIX}, got {out}")
+    check_ending("--out", out, "a file", SUFFIX)
     if out.exists():
         raise OutputError(f"{out} is there already; choose another --out or remove it")
     if not out.parent.is_dir():

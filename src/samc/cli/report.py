@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from samc.cli.drawing import draw
+from samc.cli.naming import check_ending
 from samc.cli.page import write_page
 from samc.cli.seeds import parse_seeds
 from samc.cli.terminal import say
@@ -77,6 +78,8 @@ def results(
     """
     if page is not None and page.is_dir():
         raise OutputError(f"--page is the file to write, and {page} is a folder; give a name such as docs/results.md")
+    if page is not None:
+        check_ending("--page", page, "a page", ".md")
     numbers = None if seeds is None else parse_seeds(seeds)
     store, chosen = RecordStore(folder), page or RESULTS
     written = publish_all(store, quick=quick, seeds=numbers) if page is None else []

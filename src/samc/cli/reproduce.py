@@ -105,7 +105,7 @@ def show(item: Item, jobs: dict[Key, Job], store: RecordStore) -> None:
     for path in publish(item, results, store.folder, load_pictures(jobs, store)):
         say(f"{item.name}: {path}")
         if path.suffix == ".md":
-            say(*path.read_text().splitlines())
+            say(*path.read_text(encoding="utf-8").splitlines())
 
 
 reproduce.__doc__ = HELP

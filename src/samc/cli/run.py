@@ -103,7 +103,7 @@ def execute(given: dict[str, Any], asked: Asked) -> None:
     where = choose("auto" if asked.device is None else asked.device)
     named = f"seed{config.seed}" if asked.seeds is None else f"seeds{asked.seeds.replace(' ', '')}"
     folder = asked.out or default_folder(config, named)
-    every = asked.checkpoint_every or EVERY
+    every = EVERY if asked.checkpoint_every is None else asked.checkpoint_every
     logs = checked_loggers(asked.log or ())
     runs = []
     for seed in numbers:
@@ -139,7 +139,7 @@ def go_on(folder: Path, given: dict[str, Any], asked: Asked) -> None:
         todo = replace(
             todo,
             data_dir=asked.data_dir or todo.data_dir,
-            checkpoint_every=asked.checkpoint_every or todo.checkpoint_every,
+            checkpoint_every=todo.checkpoint_every if asked.checkpoint_every is None else asked.checkpoint_every,
             log=checked_loggers(asked.log or todo.log),
         )
         runs.append(SeedRun(todo, place))

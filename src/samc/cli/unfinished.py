@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -96,15 +96,18 @@ class Unfinished:
 
 
 def is_unfinished(folder: Path) -> bool:
-    return (folder / FILE).exists()
+    return (folder / FILE).exists() and not (folder / RECORD).exists()
 
 
 def unfinished_folders(folder: Path) -> list[Path]:
     """The folder of a run, or those of its seeds; what cannot be gone on with is an error that says why."""
-    if is_unfinished(folder):
-        return [folder]
-    if within := folders_with(FILE, folder):
-        return within
+    begun = [folder, *folders_with(FILE, folder)]
+    if found := [place for place in begun if is_unfinished(place)]:
+        return found[:1] if found[0] == folder else found
+    for place in begun:
+        if (place / RECORD).exists():  # killed when all was written, and what it went on from not yet removed
+            Checkpoints(place).clear()
+            (place / FILE).unlink(missing_ok=True)
     if (folder / RECORD).exists() or folders_with(RECORD, folder):
         raise ConfigError(f"{folder} is finished, there is nothing to go on with; samc report {folder} shows it")
     raise DataError(f"{folder} holds no run that has been begun; give the --out of one that was interrupted")
@@ -112,14 +115,20 @@ def unfinished_folders(folder: Path) -> list[Path]:
 
 @contextmanager
 def kept_if_it_can_go_on(folder: Path) -> Iterator[None]:
-    """Hold a folder for one process. A run that fails before anything was saved leaves no trace."""
+    """Hold a folder for one process. A run that fails before it has saved anything leaves the folder as it was."""
     with held_alone(folder) as mine:
         if not mine:
             raise OutputError(f"{folder} is being learnt by another process; wait for it, or stop it")
+        earlier = (folder / FILE).read_bytes() if is_unfinished(folder) else None
+        saved = Checkpoints(folder).paths
         try:
             yield
         except BaseException as error:
-            if not isinstance(error, Stopped) and not Checkpoints(folder).paths:
-                for name in (FILE, PROGRESS):
-                    (folder / name).unlink(missing_ok=True)
+            if not isinstance(error, Stopped) and Checkpoints(folder).paths == saved:
+                if earlier is not None:  # what was asked for this time may be why it failed
+                    with suppress(OSError):
+                        write_whole(folder / FILE, earlier, replace=True)
+                elif not saved:
+                    for name in (FILE, PROGRESS):
+                        (folder / name).unlink(missing_ok=True)
             raise

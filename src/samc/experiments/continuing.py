@@ -166,6 +166,7 @@ def measured(record: RunRecord, new_tasks: int) -> SoFar:
     sizes = terms.get("batch_size", record.config.get("batch_size", RunConfig.batch_size))
     return SoFar(
         matrix=[[*row, *[None] * new_tasks] for row in record.accuracy_matrix[:-1]],
+        between=list(record.between or ()),
         training_images=list(terms.get("training_images", ())),
         batch_sizes=list(sizes) if isinstance(sizes, list) else [sizes] * tasks,
         task=tasks,

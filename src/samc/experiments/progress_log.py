@@ -32,9 +32,10 @@ class ProgressLog(Watcher):
         self.fresh = fresh  # a run that goes on adds to what is there
         self.began = self.written = time.monotonic()
         self.learner: Any = None
+        self.places: dict[int, int] = {}  # of tasks in the stream, by their number
 
     def begin(self, stream: Stream, learner: Learner, steps: Sequence[int]) -> None:
-        self.learner = learner
+        self.learner, self.places = learner, {task.id: place for place, task in enumerate(stream)}
         names = class_names(stream)
         if self.fresh:
             with suppress(OSError):
@@ -52,7 +53,9 @@ class ProgressLog(Watcher):
         if now - self.written >= max(EVERY, (now - self.began) / SHARE):
             self.written = now
             loss = float(stats.loss)
-            self.write(task=task.id, step=number + 1, loss=loss if math.isfinite(loss) else None, **self.remembered())
+            loss_told = loss if math.isfinite(loss) else None
+            # its place and not its number: a run that goes on from another may begin with task 5
+            self.write(task=self.places[task.id], step=number + 1, loss=loss_told, **self.remembered())
 
     def evaluated(self, tasks_learnt: int, accuracies: list[float]) -> None:
         self.write(tasks_learnt=tasks_learnt, accuracies=accuracies, **self.remembered())

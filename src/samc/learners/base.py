@@ -257,12 +257,16 @@ class NetworkLearner(Inputs):
 
     def predict(self, x: Images, task: TaskId | None = None) -> Int64[Tensor, "b"]:
         """The class of each image, among its task's, or without a task among all seen; on the caller's device."""
+        self.check_asked(task)
+        return self.answers(x, told_task(task))
+
+    def check_asked(self, task: TaskId | None) -> None:
+        """Refuse a task that there is none of, or none where there is one, and a question before anything was seen."""
         self.scenario.check_asked(task)
         if task is None and not self.model.heads.seen:
             raise ConfigError("no class has been seen yet that an image could be of; observe some images first")
         if task is not None:
             self.check_seen(task_number(task))
-        return self.answers(x, told_task(task))
 
     @torch.no_grad()
     def answers(self, x: Images, task: int) -> Int64[Tensor, "b"]:

@@ -1,6 +1,7 @@
 """TensorBoard's event files, in the folder tensorboard/ of a run."""
 
 import importlib
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,7 +23,12 @@ class TensorBoardEvents:
             old.unlink()
         self.marker = Marker(place / "last-step.json", resumed=resumed)
         self.last = self.marker.content["step"]
-        self.writer = importlib.import_module("torch.utils.tensorboard").SummaryWriter(str(place))
+        self.summary: Any = importlib.import_module("torch.utils.tensorboard.summary")
+        self.event: Any = importlib.import_module("tensorboard.compat.proto.event_pb2").Event
+        records: Any = importlib.import_module("tensorboard.summary.writer.record_writer")
+        # without torch's SummaryWriter, whose thread would fail by itself where the disk is full
+        self.writer = records.RecordWriter((place / f"events.out.tfevents.{time.time_ns()}.samc").open("xb"))
+        self.add(file_version="brain.Event:2")  # by which readers know the format
 
     @classmethod
     def check(cls) -> None:
@@ -31,11 +37,14 @@ class TensorBoardEvents:
 
     def write(self, entry: Entry) -> None:
         for name, value in entry.scalars.items():
-            self.writer.add_scalar(name.replace(" ", "_"), value, entry.step)
+            self.add(step=entry.step, summary=self.summary.scalar(name.replace(" ", "_"), value))
         for name, picture in entry.pictures.items():
-            self.writer.add_image(name, picture, entry.step, dataformats="HWC")
+            self.add(step=entry.step, summary=self.summary.image(name, picture, dataformats="HWC"))
         self.writer.flush()
         self.marker.move(entry.step)
+
+    def add(self, **fields: Any) -> None:
+        self.writer.write(self.event(wall_time=time.time(), **fields).SerializeToString())
 
     def close(self) -> None:
         self.writer.close()

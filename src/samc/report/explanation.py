@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from samc.errors import ConfigError, DataError
 from samc.learners.base import EVALUATION_BATCH, NetworkLearner
-from samc.learners.inputs import TaskId, task_number
+from samc.learners.inputs import TaskId, told_task
 from samc.learners.rehearsal import RehearsalLearner
 from samc.memory.selection import MAX_LEVEL, upsampled
 from samc.models.classifier import in_mode
@@ -47,14 +47,15 @@ class Explanation:
 
     picture      the image
     label, name  the class that is predicted
-    confidences  of every class of the task, with its name, the predicted first: the softmax of the method's scores
+    task         the one that the image is of; None where an image comes without one
+    confidences  of each class that it may be of, with its name, the predicted first: softmax of the method's scores
     saliency     Grad-CAM's map for the predicted class, from 0 to 1
     neighbours   remembered images of that class, those whose features have the smallest angle to the image's first
-    remembered   how many images of that class the task's memory holds; None where the method has no memory
+    remembered   how many images of that class memory holds, the task's where there is one; None without a memory
     """
 
     picture: UInt8[np.ndarray, "h w c"]
-    task: int
+    task: int | None
     label: int
     name: str
     confidences: tuple[tuple[str, float], ...]
@@ -73,7 +74,8 @@ class Explanation:
         if self.remembered is None:
             return f"{self.method} has no episodic memory that this could rest on"
         if not self.remembered:
-            return f"the memory of task {self.task + 1} holds no image of {self.name}"
+            where = "the memory" if self.task is None else f"the memory of task {self.task + 1}"
+            return f"{where} holds no image of {self.name}"
         held = "1 image" if self.remembered == 1 else f"{self.remembered:,} images"
         return f"nearest of {held} of {self.name} in memory"
 
@@ -104,12 +106,12 @@ class Explanation:
 def explain(
     learner: Any,
     image: Any,
-    task: TaskId,
+    task: TaskId | None = None,
     *,
     neighbours: int = NEIGHBOURS,
     class_names: Sequence[str] | None = None,
 ) -> Explanation:
-    """What a learner, such as `samc.load` makes, makes of one image of a task, and why.
+    """What a learner, such as `samc.load` makes, makes of one image of a task, or of one without a task, and why.
 
     `image` is one image as the learner takes it, or an image file, which is resized as --image-size does. The learner
     stays as it is.
@@ -118,21 +120,21 @@ def explain(
         raise ConfigError(f"explain takes a learner, such as samc.load makes; got {type(learner).__name__}")
     if neighbours < 0:
         raise ConfigError(f"so many neighbours are shown, 0 or more; got {neighbours}")
-    number = task_number(task)
     with learner.guard.lock, in_mode(learner.answering.model, "eval"):
-        learner.check_seen(number)
-        batch = one_image(learner, image)
+        learner.check_asked(task)
+        batch, number = one_image(learner, image), told_task(task)
         x, model = learner.as_images(batch), learner.answering.model
-        label = int(learner.predict(batch, number))
-        classes = model.heads.task_classes[number]
+        label = int(learner.predict(batch, task))
+        classes = model.heads.choices[model.heads.head_of(number)]
         shares = learner.scores(x, number).double().softmax(1)[0].tolist()
         named = [(name_of(known, class_names), share) for known, share in zip(classes, shares, strict=True)]
         wanted = torch.tensor([label], device=learner.device)
         maps = as_bytes(saliency_map(model, x, wanted, number)).cpu().numpy()
-        found, remembered = nearest(learner, x, number, label, neighbours)
+        asked = None if task is None else number
+        found, remembered = nearest(learner, x, asked, label, neighbours)
     return Explanation(
         picture=as_picture(learner.as_bytes(batch)[0]),
-        task=number,
+        task=asked,
         label=label,
         name=name_of(label, class_names),
         confidences=tuple(sorted(named, key=lambda item: -item[1])),
@@ -156,13 +158,14 @@ def one_image(learner: NetworkLearner, image: Any) -> Tensor:
 
 
 def nearest(
-    learner: NetworkLearner, x: Float[Tensor, "1 c h w"], task: int, label: int, count: int
+    learner: NetworkLearner, x: Float[Tensor, "1 c h w"], task: int | None, label: int, count: int
 ) -> tuple[tuple[Neighbour, ...], int | None]:
-    """Of the remembered images of a class, those whose features point the most alike; and how many there are."""
+    """Of a class's remembered images, of one task or of all, the most alike in features; and how many there are."""
     if not isinstance(learner, RehearsalLearner):
         return (), None
     memory = learner.memory
-    held = list(memory.by_task[task].images) if task in memory.by_task else []
+    tasks = memory.tasks if task is None else [task]
+    held = [image for known in tasks if known in memory.by_task for image in memory.by_task[known].images]
     stored = [image for image, known in zip(held, memory.labels(held), strict=True) if known == label]
     found: list[Neighbour] = []
     for start in range(0, len(stored), EVALUATION_BATCH):

@@ -13,7 +13,7 @@ RUNS = 5
 @cache
 def paper() -> dict[str, Any]:
     """All of them, as paper.yaml has them."""
-    return yaml.safe_load(files("samc").joinpath("paper.yaml").read_text())
+    return yaml.safe_load(files("samc").joinpath("paper.yaml").read_text(encoding="utf-8"))
 
 
 def published(item: str, stream: str) -> dict[Any, Any]:

@@ -14,7 +14,7 @@ from samc.streams.synthetic import class_names as synthetic_names
 @cache
 def listed() -> dict[str, Any]:
     """What class_names.yaml holds."""
-    return yaml.safe_load(files("samc.streams").joinpath("class_names.yaml").read_text())
+    return yaml.safe_load(files("samc.streams").joinpath("class_names.yaml").read_text(encoding="utf-8"))
 
 
 def class_names(stream: Stream) -> tuple[str, ...] | None:

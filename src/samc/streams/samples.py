@@ -1,5 +1,6 @@
 """Batches of a DataLoader and samples of a Dataset: which part is the image and which the label, and both read."""
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -45,10 +46,15 @@ def read_dataset(
 ) -> tuple[UInt8[Tensor, "n c h w"], Int64[Tensor, "n"]]:
     """Every sample of a torch Dataset, as bytes."""
     reader = PixelReader(where, normalisation)
-    parts, images, labels = [], [], []
+    parts, images, labels = list[Tensor](), list[Tensor](), list[Any]()
+    announced, most_bytes = length(dataset) or 0, physical_memory() // 2  # they are joined in the end
     for sample in samples(dataset):
         image, label = image_and_label(sample, where)
         images.append(one_image(image, where))
+        if images[-1].numel() * max(announced, len(labels) + 1) > most_bytes:
+            how_many = f"{announced:,}" if announced else f"more than {len(labels):,}"
+            remedy = "take fewer or smaller ones, or a DataLoader for each task, which is read as it is learnt"
+            raise DataError(f"{where}, {how_many} of {by_sides(tuple(images[-1].shape))}, fill this machine; {remedy}")
         labels.append(label.item() if isinstance(label, Tensor | np.ndarray) and label.ndim == 0 else label)
         if len(images) == READ_AT_ONCE:
             parts.append(joined(images, reader))
@@ -63,13 +69,25 @@ def read_dataset(
 
 def samples(dataset: Any) -> Iterator[Any]:
     """A Dataset's samples in order, whether it is indexed or iterated."""
-    try:
-        count = len(dataset)
-    except (TypeError, NotImplementedError):
+    count = length(dataset)
+    if count is None:
         yield from dataset
     else:
         for index in range(count):
             yield dataset[index]
+
+
+def length(dataset: Any) -> int | None:
+    """How many samples a Dataset has, if it can tell."""
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def physical_memory() -> int:
+    """Of this machine, in bytes."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def one_image(image: Any, where: str) -> Tensor:

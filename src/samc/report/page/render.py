@@ -40,7 +40,7 @@ def environment() -> Environment:
 def assets() -> tuple[Markup, Markup]:
     """The style sheet and the script, as they stand in the page."""
     folder = files("samc.report.page")
-    style, script = (folder.joinpath(name).read_text() for name in ("page.css", "page.js"))
+    style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     return Markup(style + heat_rules()), Markup(script)
 
 
