@@ -81,3 +81,13 @@ def interrupted(model: str) -> Path:
     except StopError:
         return place
     raise AssertionError("it was to be interrupted")
+
+
+def gone_on(folder: Path, resume) -> None:
+    """Have a run that was killed go on to its end; one that had written all of it by then is only told so."""
+    if not (folder / "run.json").exists():
+        return
+    name, whole = folder.name, (folder / "record.json").exists()
+    code, _, err = resume(name)
+    told = f"samc: {name} is finished, there is nothing to go on with; samc report {name} shows it\n"
+    assert (code, err) == ((2, told) if whole else (0, ""))

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import samc
 from logs import without_progress
+from run_makers import gone_on
 from samc import checkpoints as checkpoints_module
 from samc import files
 from samc.checkpoints import EVERY, Checkpoints
@@ -539,9 +540,7 @@ def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_record_and_memory
         time.sleep(moment.random())
         process.kill()
         finish(process)
-    if (place / name / "run.json").exists():
-        code, _, err = finish(begin(place, "--resume", name))
-        assert (code, err) == (0, "")
+    gone_on(place / name, lambda name: finish(begin(place, "--resume", name)))
     assert left(place / name) == left(place / "whole")
     code, _, err = finish(begin(place, "--resume", name))
     assert (code, err) == (
@@ -754,8 +753,7 @@ def test_every_method_survives_a_kill(name, place):
     time.sleep(random.Random(name).random() / 4)
     process.kill()
     finish(process)
-    if (place / f"{name}-killed" / "run.json").exists():
-        assert finish(begin(place, "--resume", f"{name}-killed"))[::2] == (0, "")
+    gone_on(place / f"{name}-killed", lambda killed: finish(begin(place, "--resume", killed)))
     assert all_left(place / f"{name}-killed") == all_left(place / f"{name}-whole")
 
 

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import samc
+from run_makers import gone_on
 from samc import metrics
 from samc.errors import DataError
 from samc.experiments.continuing import Earlier, continued_config
@@ -403,9 +404,7 @@ def test_a_continuation_that_is_killed_goes_on_to_the_same_record(kill, place):
         time.sleep(random.Random(kill).random())
         process.kill()
         finish(process)
-    if (place / name / "run.json").exists():
-        code, _, err = finish(start(place, "run", "--resume", name))
-        assert (code, err) == (0, "")
+    gone_on(place / name, lambda name: finish(start(place, "run", "--resume", name)))
     assert left(place / name) == left(place / "whole")
 
 
