@@ -13,8 +13,10 @@ from jaxtyping import install_import_hook
 
 from logs import without_progress
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background jobs begin, and what they start
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# a shell's background jobs, and those under nohup, begin with signals ignored, and so does what they start
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU, one program after the other; read at their import
 

@@ -513,12 +513,17 @@ def wait_for(process, pattern, folder, count=1):
         time.sleep(0.002)
 
 
+def whole_files(folder):
+    """What a kill in the middle of a write leaves has another name, which begins with a dot."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")}
+
+
 def left(folder):
     """What a run has written, but for its seconds, which the page and the lines on its progress are full of."""
     record = json.loads((folder / "record.json").read_text())
     assert record.pop("seconds")["total"] > 0
     timed = {"record.json", "report.html", "progress.jsonl"}
-    content = {path.name: path.read_bytes() for path in folder.iterdir()}
+    content = whole_files(folder)
     # the page comes last, and a kill after the record costs nothing else: samc report makes it again
     assert {*content, "report.html"} == {"memory.samc", "learner.safetensors", "recollection.npz", *timed}
     return record, {name: held for name, held in content.items() if name not in timed}
@@ -739,7 +744,7 @@ def all_left(folder):
     record = json.loads((folder / "record.json").read_text())
     del record["seconds"]
     timed = ("record.json", "progress.jsonl", "report.html")
-    return record, {path.name: path.read_bytes() for path in folder.iterdir() if path.name not in timed}
+    return record, {name: content for name, content in whole_files(folder).items() if name not in timed}
 
 
 @pytest.mark.slow

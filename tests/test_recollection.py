@@ -219,7 +219,7 @@ def test_a_run_tells_how_far_it_has_come(tmp_path, monkeypatch):
 def test_steps_are_told_by_a_task_s_place_whatever_its_number(tmp_path, monkeypatch):
     monkeypatch.setattr("samc.experiments.progress_log.EVERY", 0.0)
     after = following(stream(), 5, 10)
-    run(after, samc.GEM(16, (3, 12, 12), lr=0.05), watchers=[ProgressLog(Checkpoints(tmp_path))])
+    run(after, samc.GEM(16, (3, 12, 12), lr=0.05), watchers=[ProgressLog(tmp_path, fresh=True)])
     told = read_progress(tmp_path / PROGRESS)
     assert (told.steps, sorted(told.points)) == ([3, 3, 3], list(range(10)))
 

@@ -7,7 +7,7 @@ stand in one `setting(...)` and nowhere else.
 import inspect
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -32,6 +32,7 @@ ANY_STREAM = "any"
 Group = Literal["what to learn", "memory", "method", "run"]
 Number = int | float
 Kind = TypeVar("Kind", bound="Settings")
+HINTS: dict[Any, dict[str, Any]] = {}
 
 
 def setting(
@@ -90,7 +91,7 @@ class Settings:
         return self
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {item.name: getattr(self, item.name) for item in fields(self)}
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -210,7 +211,10 @@ def setting_fields(kind: type[Settings]) -> list[Field]:
 
 
 def kinds(kind: type[Settings]) -> dict[str, Any]:
-    return get_type_hints(kind)
+    """The types of its fields; found once, since it takes a while and tables ask for thousands of configs."""
+    if kind not in HINTS:
+        HINTS[kind] = get_type_hints(kind)
+    return HINTS[kind]
 
 
 def before_they_were(kind: type[Settings]) -> dict[str, Any]:
