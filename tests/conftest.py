@@ -32,6 +32,7 @@ checked = [
 hook = install_import_hook(checked, "beartype.beartype")
 
 import pytest  # noqa: E402
+from markupsafe import Markup  # noqa: E402
 
 import samc  # noqa: E402, F401  (imported under the hook)
 from samc.cli import main  # noqa: E402
@@ -41,6 +42,14 @@ from samc.cli import main  # noqa: E402
 def one_thread():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
+
+
+@pytest.fixture(autouse=True)
+def charts_where_they_are_looked_at(request, monkeypatch):
+    """A run's page takes a second to draw: its charts are empty but for the tests of the page."""
+    if request.module.__name__ not in ("test_page", "test_page_in_chromium", "test_view", "test_demo"):
+        for part in ("charts", "frontier", "learning"):
+            monkeypatch.setattr(f"samc.report.page.{part}.to_svg", lambda *_: Markup("<svg></svg>"))
 
 
 @pytest.fixture

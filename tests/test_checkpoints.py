@@ -457,7 +457,7 @@ def test_a_table_goes_on_inside_a_run(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_processes_side_by_side_save_when_they_are_told_to_end(tmp_path):
     """An interrupt ends the first process, which tells the others; nothing else would have saved so soon."""
-    given = {"model": "er", "backbone": "mlp", "n_tasks": 2, "preset": "none", "n_epochs": 10}
+    given = {"model": "er", "backbone": "mlp", "n_tasks": 1, "preset": "none", "n_epochs": 10}
     # so many epochs that the first is not at its end before the second has begun
     jobs, told = [make_job({**given, "seed": seed}) for seed in (0, 1)], []
     places = {job: tmp_path / str(job.config.seed) for job in jobs}
@@ -531,7 +531,7 @@ def left(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kill", range(KILLS))
-def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_record_and_memory(kill, place):
+def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_record_and_memory(kill, place, samc_here):
     """SIGKILL at a random moment after the folder is there; every step is saved, so that many fall into a save."""
     name, moment = f"killed-{kill}", random.Random(kill)
     process = begin(place, *QUICK, "--out", name)
@@ -545,18 +545,25 @@ def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_record_and_memory
         time.sleep(moment.random())
         process.kill()
         finish(process)
-    gone_on(place / name, lambda name: finish(begin(place, "--resume", name)))
+    gone_on(place / name, lambda name: samc_here("run", "--resume", name))
     assert left(place / name) == left(place / "whole")
-    code, _, err = finish(begin(place, "--resume", name))
+    code, _, err = samc_here("run", "--resume", name)
     assert (code, err) == (
         2,
         f"samc: {name} is finished, there is nothing to go on with; samc report {name} shows it\n",
     )
 
 
+@pytest.fixture
+def samc_here(command, place, monkeypatch):
+    """Calls the command line in this process, in the folder with the tiny data set."""
+    monkeypatch.chdir(place)
+    return command
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_told_to_stop_says_how_to_go_on(number, place):
+def test_a_run_that_is_told_to_stop_says_how_to_go_on(number, place, samc_here):
     name = f"told-{number.name}"
     process = begin(place, *QUICK, "--out", name)
     wait_for(process, "checkpoint-*", place / name)
@@ -566,7 +573,7 @@ def test_a_run_that_is_told_to_stop_says_how_to_go_on(number, place):
     assert err.startswith("samc: stopped; saved at task ")
     assert err.endswith(f"; go on with: samc run --resume {name}\n")
     assert err.count("\n") == 1
-    code, _, err = finish(begin(place, *QUICK, "--out", name))
+    code, _, err = samc_here("run", *QUICK, "--out", name)
     assert code == 2
     assert err == f"samc: {name} holds a run that was interrupted; go on with: samc run --resume {name}\n"
     for wrong, why in (
@@ -575,17 +582,10 @@ def test_a_run_that_is_told_to_stop_says_how_to_go_on(number, place):
         (("--out", "other"), f"--resume {name} has its seeds and its place; leave --seeds and --out out"),
         (("--diagnose",), f"{name} was begun without --diagnose; leave it as it was"),
     ):
-        code, _, err = finish(begin(place, "--resume", name, *wrong))
+        code, _, err = samc_here("run", "--resume", name, *wrong)
         assert (code, err) == (2, f"samc: {why}\n"), wrong
     assert finish(begin(place, "--resume", name, *SETTINGS))[::2] == (0, "")
     assert left(place / name) == left(place / "whole")
-
-
-@pytest.fixture
-def samc_here(command, place, monkeypatch):
-    """Calls the command line in this process, in the folder with the tiny data set."""
-    monkeypatch.chdir(place)
-    return command
 
 
 @pytest.mark.slow
@@ -749,16 +749,17 @@ def all_left(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LEARNERS)
-def test_every_method_survives_a_kill(name, place):
+def test_every_method_survives_a_kill(name, place, samc_here):
+    """What is not killed is learnt in this process: another would take seconds to start."""
     given = ("--model", name, "--preset", "none", "--lr", "0.01", *SHORTER.get(name, ()))
     how = (*QUICK, "--n-tasks", "2", *given)
-    assert finish(begin(place, *how, "--out", f"{name}-whole"))[0] == 0
+    assert samc_here("run", *how, "--out", f"{name}-whole")[0] == 0
     process = begin(place, *how, "--out", f"{name}-killed")
     wait_for(process, "checkpoint-*", place / f"{name}-killed", 1 + len(name) % 2)
     time.sleep(random.Random(name).random() / 4)
     process.kill()
     finish(process)
-    gone_on(place / f"{name}-killed", lambda killed: finish(begin(place, "--resume", killed)))
+    gone_on(place / f"{name}-killed", lambda killed: samc_here("run", "--resume", killed))
     assert all_left(place / f"{name}-killed") == all_left(place / f"{name}-whole")
 
 

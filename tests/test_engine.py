@@ -164,11 +164,11 @@ def test_a_folded_batch_has_the_rows_of_a_plain_loop(narrow):
     """The kernels that a GPU runs, in Triton's interpreter: an odd size, groups of different sizes."""
     engine = folding_engine()
     net = engine.model
-    groups = [[batch(0, 4, 1, 13)], [batch(1, 2, 2, 13)], [batch(0, 1, 7, 13), batch(2, 2, 3, 13)]]
+    groups = [[batch(0, 3, 1, 9)], [batch(1, 2, 2, 9)], [batch(0, 1, 7, 9), batch(2, 2, 3, 9)]]
     after = copy.deepcopy(net)
     expected = by_loop(after, groups)
     parts = [part for group in groups for part in group]
-    rows, losses = engine.folded((4, 2, 3), ("float32",) * 3, *engine.model.joined(parts))
+    rows, losses = engine.folded((3, 2, 3), ("float32",) * 3, *engine.model.joined(parts))
     assert largest_gap(rows, expected) < 1e-4
     torch.testing.assert_close(losses, torch.stack([gradient(copy.deepcopy(net), group)[1] for group in groups]))
     for a, b in zip(net.buffers(), after.buffers(), strict=True):
@@ -251,12 +251,12 @@ def test_threads_that_only_compile_launch_nothing():
 @pytest.mark.slow
 @needs_triton
 def test_a_folded_batch_in_chunks(monkeypatch, narrow):
-    engine, groups = folding_engine(), [[batch(t, 4, t)] for t in range(3)]
-    monkeypatch.setattr("samc.engine.cuda.CHUNK_PIXELS", 4 * 100)
+    engine, groups = folding_engine(), [[batch(t, 3, t)] for t in range(3)]
+    monkeypatch.setattr("samc.engine.cuda.CHUNK_PIXELS", 3 * 100)
     joined = engine.model.joined([part for group in groups for part in group])
     after = copy.deepcopy(engine.model)
     expected = by_loop(after, groups)
-    rows, _ = engine.folded((4, 4, 4), ("float32",) * 3, *joined)
+    rows, _ = engine.folded((3, 3, 3), ("float32",) * 3, *joined)
     assert largest_gap(rows, expected) < 1e-4
     for a, b in zip(engine.model.buffers(), after.buffers(), strict=True):
         torch.testing.assert_close(a, b)
@@ -580,7 +580,7 @@ def test_old_heads_are_held_in_a_folded_batch_as_in_a_plain_one(narrow):
         for parameter in teacher.model.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
     before = [buffer.clone() for buffer in teacher.model.buffers()]
-    parts, held = [batch(2, 3, 1, 13), batch(0, 2, 2, 13)], torch.tensor([0.2, 0.3, 0.0, 0.0, 0.0, 0.0])
+    parts, held = [batch(2, 3, 1, 9), batch(0, 2, 2, 9)], torch.tensor([0.2, 0.3, 0.0, 0.0, 0.0, 0.0])
     x, y, masks = engine.model.joined(parts)
     shares = torch.tensor([0.3, 0.3, 0.3, 0.1, 0.2])
     frozen = copy.deepcopy(teacher.model)

@@ -17,8 +17,9 @@ from toys import coloured_squares
 
 SHAPE = (3, 12, 12)
 PAPER = {"preset": "paper:split-cifar100", "autoencoder_steps": 2}
+SHORT = {"encoder_steps": 2}
 METHODS = [
-    *((name, {"encoder_steps": 2} if name == "eec" else {}) for name in LEARNERS),
+    *((name, SHORT if name == "eec" else {}) for name in LEARNERS),
     ("samc", PAPER),
     ("samc", {"memory_bytes": "3073"}),
     ("er", {"average": 0.9, "distil": 1.0, "augment": "flip", "replay_current": True, "codec": "jpeg:50"}),
@@ -151,7 +152,7 @@ OTHERS = [
     ("er", {"buffer_size": 5}, "er", {}, r"memory: 2,165 bytes per task in the state, 4,330 bytes per task here"),
     ("er", {"accounting": "values"}, "er", {}, r"accounting: values in the state, bytes here"),
     ("er", {"keeps": "newest"}, "er", {}, r"what is kept: the newest in the state, a sample here"),
-    ("eec", {"buffer_size": 20}, "eec", {}, r"memory: 8,660 bytes per task in the state, 4,330 bytes per task here"),
+    ("eec", SHORT | {"buffer_size": 20}, "eec", SHORT, r"memory: 8,660 bytes per task in the state, 4,330 bytes per"),
     ("er", {"mean": 0.5, "std": 0.5}, "er", {}, r"normalisation: .*in the state, None here"),
     ("samc", PAPER, "samc", PAPER | {"completion": "telea"}, r"autoencoder: one that paints the .* in the state, none"),
     ("finetune", {"backbone": "mlp"}, "finetune", {}, r"the state is of another network: backbone"),

@@ -145,8 +145,8 @@ def test_what_cannot_work_is_refused_with_the_remedy():
 
 @pytest.mark.slow
 def test_the_reservoir_keeps_each_item_with_equal_probability():
-    """Ten thousand streams of twenty items, five of which are kept: chi-square of how often each was."""
-    streams, length, room = 10_000, 20, 5
+    """Two thousand streams of twenty items, five of which are kept: chi-square of how often each was."""
+    streams, length, room = 2_000, 20, 5
     random = torch.Generator().manual_seed(0)
     counts = np.zeros(length)
     for _ in range(streams):

@@ -233,7 +233,8 @@ def test_the_frontier_is_drawn_and_told_with_gaps(tmp_path):
     ]  # fmt: skip
 
 
-def test_the_page_shows_figure_and_table(tmp_path):
+def test_the_page_shows_figure_and_table(tmp_path, monkeypatch):
+    monkeypatch.setattr("samc.report.results_page.ITEMS", {"frontier": ITEMS["frontier"]})
     store = RecordStore(tmp_path)
     job = next(iter(ITEMS["frontier"].jobs(models=["joint"]).values()))
     store.keep(job, Outcome(of_job(job, 0.7)))
