@@ -142,6 +142,17 @@ def test_without_weights_it_is_finetuning_on_batches_that_share_their_statistics
     torch.testing.assert_close(parameters(subject), parameters(plain), rtol=1e-5, atol=1e-7)
 
 
+def test_logits_of_classes_that_nobody_knows_are_refused():
+    subject, other = learner(), learner()
+    subject.observe(*random_batch(4, SHAPE), 0)
+    for order in ({}, {0: [1]}):
+        with pytest.raises(ConfigError, match="the state has logits of task 0 that are of none of its classes"):
+            other.load_state_dict(subject.state_dict() | {"order": order})
+    assert not other.memory.tasks  # as it was
+    other.load_state_dict(subject.state_dict())
+    assert other.memory.tasks == subject.memory.tasks == [0]
+
+
 def test_heads_that_grow_compare_the_classes_that_were_there():
     subject = samc.DER(None, SHAPE, lr=0.05, alpha=0.6, buffer_size=50)
     for step, classes in enumerate([(2, 3), (2, 3), (0, 2), (5,)]):

@@ -13,8 +13,10 @@ from torch import Tensor
 from samc.config import setting, with_default
 from samc.engine import Batch, Engine, flat_gradient
 from samc.engine.plain import features_of, wanted_logits
+from samc.errors import ConfigError
 from samc.learners.base import StepStats
 from samc.learners.er import ReservoirSettings
+from samc.learners.fitting import check_state
 from samc.learners.inputs import Images, Labels, TaskId
 from samc.learners.rehearsal import KeepingSettings, RehearsalLearner
 
@@ -148,5 +150,10 @@ class DER(RehearsalLearner):
         return super().state_dict() | {"order": {task: list(classes) for task, classes in self.order.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        check_state(self, state)
+        for task, saved in state["memory"].items():
+            known = LOGIT.itemsize * len(state["order"].get(self.model.heads.head_of(task), ()))
+            if any(len(note) > known or len(note) % LOGIT.itemsize for _, _, note in saved["items"]):
+                raise ConfigError(f"the state has logits of task {task} that are of none of its classes")
         super().load_state_dict(state)
         self.order = {task: list(classes) for task, classes in state["order"].items()}
