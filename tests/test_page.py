@@ -33,6 +33,7 @@ from samc.record import RunRecord
 from samc.report.found import Run, find_runs
 from samc.report.page.again import command as command_of
 from samc.report.page.browser import ABREAST, PAGE_PIXELS, browser, choose
+from samc.report.page.frontier import ticks_within
 from samc.report.page.groups import grouped
 from samc.report.page.page import page_of
 from samc.report.page.panels import bytes_charts, heat, phases, split_parts, time_chart, whole
@@ -464,3 +465,11 @@ def test_a_page_that_fails_does_not_fail_the_run(tmp_path, monkeypatch, command)
     assert code == 0
     assert "no report was written (ZeroDivisionError: division by zero); mend that and try: samc report here" in out
     assert RunRecord.load("here").config["model"] == "finetune"
+
+
+@pytest.mark.parametrize(("least", "most"), [(150_536, 153_650), (30_000, 140_000), (10_000, 400_000), (256, 614_600)])
+def test_labels_of_bytes_stand_apart(least, most):
+    """Of budgets that are nearly equal there were twelve, one over the other."""
+    places = ticks_within(least, most).tick_values(least / 1.5, most * 1.5)
+    shown = [place for place in places if least / 1.5 <= place <= most * 1.5]
+    assert 2 <= len(shown) <= 6

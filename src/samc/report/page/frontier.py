@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import Locator, LogLocator, MaxNLocator, NullLocator
 
 from samc.report.measures import memory_bytes
 from samc.report.numbers import format_number
@@ -40,7 +40,7 @@ def frontier_chart(group: Group) -> Chart | None:
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
         sizes = [memory_bytes(method.first) for method in methods] + [size for _, size, _ in paper]
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if max(sizes) < 50 * min(sizes) else (1.0,)))
+        axes.xaxis.set_major_locator(ticks_within(min(sizes), max(sizes)))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.set_xlim(min(sizes) / 1.5, max(sizes) * 1.5)
         axes.set_xlabel("bytes of memory, all tasks together")
@@ -54,6 +54,13 @@ def frontier_chart(group: Group) -> Chart | None:
     rows = [[m.name, f"{memory_bytes(m.first):,}", format_number(acc(m).mean, 1)] for m in group.methods]
     rows += [[f"the paper's {name}", f"{size:,}", format_number(mean, 1)] for name, size, mean in paper]
     return Chart("Accuracy by bytes", caption, svg, ["method", "bytes", "ACC %"], rows)
+
+
+def ticks_within(least: int, most: int) -> Locator:
+    """Few enough that their labels stand apart; less than a decade holds too few round powers."""
+    if most < 5 * least:
+        return MaxNLocator(4)
+    return LogLocator(subs=(1.0, 2.0, 5.0) if most < 50 * least else (1.0,))
 
 
 def draw_frontier_line(axes: Axes, methods: Sequence[Method]) -> None:
