@@ -33,9 +33,9 @@ from common import (
     seconds,
     steps,
 )
-from samc.config import preset_values
 from samc.engine import Batch
 from samc.learners import LEARNERS, Learner
+from samc.presets import preset_values
 from samc.report.numbers import DASH
 from samc.report.student import welch_p
 from samc.streams import Task, split_synthetic

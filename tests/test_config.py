@@ -14,9 +14,10 @@ import pytest
 import samc
 from record_makers import record
 from samc.cli.flags import GroupedCommand, all_settings, described_flags
-from samc.config import RunConfig, Terms, check_setting, flag, kinds, preset_values, presets, setting_fields
+from samc.config import RunConfig, Terms, check_setting, flag, kinds, setting_fields
 from samc.errors import ConfigError
 from samc.learners import LEARNERS, NetworkLearner, configure
+from samc.presets import preset_values, presets
 from samc.record import RunRecord
 
 ROOT = Path(samc.__file__).parent

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from data_makers import make_cifar, real_data
-from samc.config import preset_values
 from samc.errors import ConfigError, DataError
+from samc.presets import preset_values
 from samc.streams import open_stream
 from samc.streams.base import split
 from samc.streams.names import class_names

@@ -24,7 +24,7 @@ FLOORS = (
     ("saliency", "engine"),
     ("models",),
     ("streams", "metrics", "similarity"),
-    ("device", "clock"),
+    ("device", "clock", "presets", "values"),
     ("config", "state"),
     ("tensor_files",),
     ("files", "extras"),

@@ -13,13 +13,13 @@ from PIL import Image
 from rich.console import Console
 
 from record_makers import of_job, record
-from samc.config import presets
 from samc.errors import DataError
 from samc.experiments.items import ITEMS
 from samc.experiments.jobs import Outcome
 from samc.experiments.pictures import RememberedImage, read_pictures
 from samc.experiments.record_store import RecordStore
 from samc.experiments.specification import Item, Variant, on_every_stream
+from samc.presets import presets
 from samc.report import accuracy_table
 from samc.report.curves import accounting_text
 from samc.report.missing import format_duration, missing_table

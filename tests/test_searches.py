@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import samc
-from samc.config import ANY_STREAM, presets
 from samc.experiments.specification import EMBEDDED
+from samc.presets import ANY_STREAM, presets
 from samc.report.found import find_runs
 
 RESULTS = Path(samc.__file__).parents[2] / "results"

@@ -7,14 +7,10 @@ stand in one `setting(...)` and nowhere else.
 import inspect
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
-from functools import cache
-from importlib.resources import files
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
-
-import yaml
 
 from samc.errors import ConfigError, unknown
 
@@ -25,10 +21,8 @@ LARGEST_NUMBER = 2**63 - 1
 LARGEST_FLOAT = 3.4e38
 # that networks compute with
 LONGEST_TEXT = 10_000
-PRESETS = "presets.yaml"
 ROTATED, DOMAINS = "rotated-", "-domains"
 # what the name of a stream begins or ends with that is made of another one's images
-ANY_STREAM = "any"
 Group = Literal["what to learn", "memory", "method", "run"]
 Number = int | float
 Kind = TypeVar("Kind", bound="Settings")
@@ -194,17 +188,6 @@ class RunConfig(Terms):
         return cls(**own, settings=settings(**{**before_they_were(settings), **method}))
 
 
-def resolve(given: Mapping[str, Any], method: type[Settings]) -> tuple[RunConfig, dict[str, Any]]:
-    """Flags over preset over defaults; returns the config and what the preset contributed."""
-    base = RunConfig(**{name: value for name, value in given.items() if name in RunConfig.names()})
-    values = preset_values(base.preset, base.dataset, base.model, given.get("scenario"))
-    terms = {name: value for name, value in values.items() if name in RunConfig.names() and name not in given}
-    own = {name: value for name, value in given.items() if name not in RunConfig.names() or name in method.names()}
-    settings = method.made(own, base.model, {name: value for name, value in values.items() if name in method.names()})
-    config = replace(base, **terms, settings=settings)
-    return config, {name: value for name, value in values.items() if name not in given}
-
-
 def setting_fields(kind: type[Settings]) -> list[Field]:
     """The fields that are settings, those of a method's bases first."""
     return [item for item in fields(kind) if "help" in item.metadata]
@@ -305,43 +288,3 @@ def described_settings(settings: type[Settings]) -> str:
     rows = [(f"{item.name} = {item.default!r}", item.metadata["help"]) for item in setting_fields(settings)]
     width = max((len(name) for name, _ in rows), default=0)
     return "\n".join(f"{name:<{width}}  {meaning}" for name, meaning in rows)
-
-
-@cache
-def presets() -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
-    """Preset, stream (in a scenario), method, setting: its value, and the grid that it was chosen from."""
-    return yaml.safe_load(files("samc").joinpath(PRESETS).read_text(encoding="utf-8"))
-
-
-def preset_values(preset: str, dataset: str | None, model: str, scenario: str | None = None) -> dict[str, Any]:
-    """What a preset sets for a method on a stream, or, with None, on any; what it has for the scenario goes first."""
-    if preset not in ("auto", "none", *presets()):
-        raise unknown("preset", preset, ("auto", "none", *presets()))
-    # what is made for the embedded stream; else the best that was measured for our own method, the paper's for rivals
-    auto = ("embedded", "best", "paper") if model == RunConfig.model else ("embedded", "paper")
-    order = {"auto": auto, "best": ("best", "paper"), "text": ("text", "paper"), "none": ()}.get(preset, (preset,))
-    streams = [dataset.removeprefix(ROTATED).removesuffix(DOMAINS) if dataset else ANY_STREAM, ANY_STREAM]
-    for name in order:
-        for stream in (*(f"{stream}/{scenario}" for stream in streams), *streams):
-            if model in presets()[name].get(stream, {}):
-                entries = presets()[name][stream][model]
-                return {setting: entry["value"] for setting, entry in entries.items()}
-    named = any(model in methods for name in order for methods in presets()[name].values())
-    if preset in ("auto", "none") or (not named and any(streams[0] in presets()[name] for name in order)):
-        return {}
-    where = (
-        f"{dataset}; it has {', '.join(name for name in presets()[preset] if '/' not in name)}"
-        if dataset
-        else f"{model} on any stream; name one, such as "
-    )
-    raise ConfigError(f"preset {preset!r} has no values for {where}" + ("" if dataset else f"{preset}:split-cifar100"))
-
-
-def named_preset(text: str, model: str, scenario: str | None = None) -> dict[str, Any]:
-    """What a constructor's preset sets: paper, or paper:split-cifar10 for the values of one stream."""
-    name, _, stream = text.partition(":")
-    named = (known.partition("/")[0] for preset in presets().values() for known in preset)
-    streams = dict.fromkeys(known for known in named if known != ANY_STREAM)
-    if stream and stream not in streams:
-        raise unknown("stream of a preset", stream, streams)
-    return preset_values(name, stream or None, model, scenario)

@@ -15,19 +15,34 @@ import cv2
 import numpy
 import torch
 
-from samc.config import LARGEST_FLOAT, LARGEST_NUMBER, LONGEST_TEXT
 from samc.errors import DataError, OutputError, shortened
 from samc.files import folders_with, read_regular, write_whole
 from samc.metrics import backward_transfer, lowest_accuracy, stability_gap
 from samc.streams.names import name_of, names_without_data
+from samc.values import (
+    MOST_CLASSES,
+    are,
+    finite,
+    is_amount,
+    is_change,
+    is_count,
+    is_fraction,
+    is_matrix,
+    is_order,
+    is_scalar,
+    is_seed,
+    is_setting,
+    is_shape,
+    is_text,
+    no_number,
+    perhaps,
+    whole,
+)
 from samc.version import VERSION
 
 FILE = "record.json"
 MOST_BYTES = 2**25
 # of a record; one of a thousand tasks has some twenty million
-LARGEST_COUNT = 2**53 - 1
-# beyond it, JSON's numbers are not the same everywhere
-MOST_CLASSES = 65_536
 NEEDED = {
     "memory": ("bytes", "bytes_by_part", "images_per_task"),
     "seconds": ("total",),
@@ -169,64 +184,6 @@ def check(content: Any) -> None:
         raise ValueError("between has not the tests of each task, each of all tasks up to it")
 
 
-def no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number")
-
-
-def finite(text: str) -> float:
-    value = float(text)
-    return value if math.isfinite(value) else no_number(shortened(text, 40))
-
-
-def whole(text: str) -> int:
-    value = int(text)
-    return value if abs(value) <= LARGEST_NUMBER else int(no_number(shortened(text, 40)))
-
-
-def is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= LARGEST_COUNT
-
-
-def is_fraction(value: Any) -> bool:
-    return is_number(value) and 0 <= value <= 1
-
-
-def is_change(value: Any) -> bool:
-    return is_number(value) and -1 <= value <= 1
-
-
-def is_amount(value: Any) -> bool:
-    return is_number(value) and value >= 0
-
-
-def is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= LARGEST_COUNT
-
-
-def is_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= LONGEST_TEXT
-
-
-def is_scalar(value: Any) -> bool:
-    """Whatever a setting may be, a record may say."""
-    if type(value) in (int, float):
-        return abs(value) <= (LARGEST_NUMBER if type(value) is int else LARGEST_FLOAT)
-    return value is None or isinstance(value, bool) or is_text(value)
-
-
-def is_seed(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= LARGEST_NUMBER
-
-
-def is_matrix(value: Any) -> bool:
-    """Before a task has been learnt, it may be untested."""
-    if not isinstance(value, list) or not value or not all(isinstance(row, list) and row for row in value):
-        return False
-    entries = [(learnt, task, entry) for learnt, row in enumerate(value) for task, entry in enumerate(row)]
-    tested = all(is_fraction(entry) or (entry is None and learnt <= task) for learnt, task, entry in entries)
-    return len(set(map(len, value))) == 1 and tested
-
-
 def is_continuation(value: Any) -> bool:
     """What `samc.experiments.continuing` writes."""
     if not isinstance(value, dict) or set(value) != {"record", "streams", "first_task", "first_class"}:
@@ -237,26 +194,6 @@ def is_continuation(value: Any) -> bool:
     counts = (numbers.get(name) for numbers in numbered for name in ("first_task", "first_class"))
     settings = (setting for stream in streams for setting in stream.values()) if listed else ()
     return is_text(value["record"]) and all(map(is_count, counts)) and all(map(is_scalar, settings))
-
-
-def are(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and all(map(holds, value))
-
-
-def perhaps(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or holds(value)
-
-
-def is_order(value: Any) -> bool:
-    return are(are(is_count))(value) and sum(map(len, value)) <= MOST_CLASSES
-
-
-def is_shape(value: Any) -> bool:
-    return are(is_count)(value) and len(value) == 3 and all(1 <= side <= MOST_CLASSES for side in value)
-
-
-def is_setting(value: Any) -> bool:
-    return is_scalar(value) or are(is_scalar)(value)
 
 
 EACH = "*"

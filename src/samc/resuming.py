@@ -15,10 +15,10 @@ from samc.clock import Clock
 from samc.errors import DataError, UserError
 from samc.learners.base import Learner
 from samc.learners.fitting import check_kept
-from samc.record import is_amount, is_count, is_matrix
 from samc.stopping import Request, Stopped
 from samc.streams.base import Stream, Task
 from samc.streams.loader import LoaderTask, loaders_of, random_states, set_random_states
+from samc.values import is_amount, is_count, is_matrix
 
 SHOWN = 3
 # differences that a message names

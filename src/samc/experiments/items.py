@@ -5,7 +5,6 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from samc.config import presets
 from samc.errors import unknown
 from samc.experiments.scenarios import class_incremental, domain_incremental
 from samc.experiments.specification import (
@@ -18,6 +17,7 @@ from samc.experiments.specification import (
     on_every_stream,
 )
 from samc.experiments.worth import PARTS, RIVALS_WITH_PARTS, frontier, saliency
+from samc.presets import presets
 
 STREAM_ALONE: dict[str, Any] = {
     "saliency_target": "label",

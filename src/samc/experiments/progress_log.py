@@ -13,9 +13,9 @@ from samc.errors import DataError
 from samc.files import read_regular
 from samc.learners.base import Learner, StepStats
 from samc.protocol import Watcher
-from samc.record import are, is_amount, is_count, is_fraction, is_number, is_order, is_text, perhaps
 from samc.streams.base import Stream, Task
 from samc.streams.names import class_names, name_of, names_without_data
+from samc.values import are, is_amount, is_count, is_fraction, is_number, is_order, is_text, perhaps
 
 FILE = "progress.jsonl"
 EVERY = 1.0

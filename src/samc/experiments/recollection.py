@@ -27,11 +27,11 @@ from samc.memory.buffer import EpisodicMemory, StoredImage
 from samc.memory.gist import Gist
 from samc.memory.masked import MaskedCodec
 from samc.protocol import Watcher
-from samc.record import is_count
 from samc.similarity import psnr
 from samc.streams.base import Stream, Task
 from samc.streams.npz import read_npz
 from samc.streams.task import ArrayTask
+from samc.values import is_count
 
 FILE = "recollection.npz"
 # its name in the folder of a run; it holds pixels that memories were completed with

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from samc.config import RunConfig, resolve
+from samc.config import RunConfig
 from samc.errors import ConfigError, DataError, UserError, unknown
 from samc.learners.agem import AGEM
 from samc.learners.base import Learner, NetworkLearner, StepStats
@@ -27,6 +27,7 @@ from samc.learners.samc import SAMC
 from samc.learners.saving import check_network, check_sizes, read_learner
 from samc.learners.scenario import Scenario
 from samc.memory import budget_of
+from samc.presets import resolve
 from samc.streams.base import Stream
 
 LEARNERS: dict[str, type[NetworkLearner]] = {

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor, nn
 
-from samc.config import described_settings, named_preset, setting_fields, signature
+from samc.config import described_settings, setting_fields, signature
 from samc.engine import Engine, Held
 from samc.errors import ConfigError
 from samc.learners.arguments import check_number, checked_device, checked_shape
@@ -28,6 +28,7 @@ from samc.models import Classifier, Heads, probe
 from samc.models.backbones import TimmBackbone, build_backbone
 from samc.models.classifier import in_mode
 from samc.models.start import seeded
+from samc.presets import named_preset
 from samc.streams.base import Task
 from samc.streams.pixels import Normalisation
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import yaml
 
-from samc.config import presets
 from samc.errors import DataError
 from samc.experiments.specification import EMBEDDED, Item
+from samc.presets import presets
 from samc.report.measures import percent
 from samc.report.numbers import format_number
 from samc.report.runs import Results, Runs, by_stream
