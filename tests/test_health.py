@@ -15,7 +15,7 @@ from networks import Small, make
 from samc.errors import DivergenceError
 from samc.health import ChanceWatch, LossMonitor, at_chance, binomial_tail
 from samc.learners import LEARNERS
-from samc.learners.base import StepStats
+from samc.learners.contract import StepStats
 from samc.protocol import run
 from toys import coloured_squares
 

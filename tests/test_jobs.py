@@ -30,8 +30,8 @@ from samc.experiments.perform import Listener, perform
 from samc.experiments.pictures import PICTURES
 from samc.experiments.record_store import RecordStore, is_of_job
 from samc.files import CLAIM
-from samc.learners.rehearsal import MemorySettings
 from samc.learners.samc import SAMC
+from samc.learners.settings import MemorySettings
 from samc.memory import EpisodicMemory
 
 CPU = torch.device("cpu")

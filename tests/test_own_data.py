@@ -9,7 +9,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 import samc
 from samc.errors import ConfigError, DataError
-from samc.learners.base import StepStats
+from samc.learners.contract import StepStats
 from samc.protocol import run
 from samc.streams import Stream, Task, split_synthetic, stream_of
 from samc.streams.loader import LoaderTask

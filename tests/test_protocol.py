@@ -9,7 +9,7 @@ import torch
 
 import samc
 from samc.errors import DataError, OutputError
-from samc.learners.base import StepStats
+from samc.learners.contract import StepStats
 from samc.protocol import Watcher, run
 from samc.record import RunRecord, claimed_folder
 from toys import PLAIN_CONE, coloured_squares

@@ -14,7 +14,7 @@ from samc.checkpoints import EVERY, Checkpoints
 from samc.clock import Clock
 from samc.config import RunConfig, check_setting
 from samc.health import ChanceWatch, LossMonitor
-from samc.learners.base import Learner, StepStats
+from samc.learners.contract import Learner, StepStats
 from samc.learners.saving import FILE as LEARNER
 from samc.learners.scenario import Scenario
 from samc.learners.settings import NetworkSettings

@@ -13,7 +13,7 @@ from torch import Tensor
 from samc.checkpoints import Checkpoints
 from samc.clock import Clock
 from samc.errors import DataError, UserError
-from samc.learners.base import Learner
+from samc.learners.contract import Learner
 from samc.learners.fitting import check_kept
 from samc.stopping import Request, Stopped
 from samc.streams.base import Stream, Task

@@ -16,9 +16,9 @@ from samc.config import before_they_were, flag
 from samc.engine import Batch
 from samc.errors import ConfigError
 from samc.experiments.claims import SHORT_STEP, MemoryClaims, StepClaims, examine_memory, examine_step
-from samc.learners.base import Learner, StepStats
-from samc.learners.rehearsal import KeepingSettings
+from samc.learners.contract import Learner, StepStats
 from samc.learners.samc import SAMC
+from samc.learners.settings import KeepingSettings
 from samc.models import Classifier
 from samc.protocol import Watcher
 from samc.streams.base import Stream, Task

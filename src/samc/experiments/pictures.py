@@ -13,7 +13,7 @@ from torch import Tensor
 from samc.config import LARGEST_IMAGE
 from samc.errors import ConfigError, DataError
 from samc.files import open_regular
-from samc.learners.base import Learner, StepStats
+from samc.learners.contract import Learner, StepStats
 from samc.learners.samc import SAMC
 from samc.memory.selection import MAX_LEVEL, upsampled
 from samc.protocol import Watcher

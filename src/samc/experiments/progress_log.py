@@ -11,7 +11,7 @@ from typing import Any
 
 from samc.errors import DataError
 from samc.files import read_regular
-from samc.learners.base import Learner, StepStats
+from samc.learners.contract import Learner, StepStats
 from samc.protocol import Watcher
 from samc.streams.base import Stream, Task
 from samc.streams.names import class_names, name_of, names_without_data

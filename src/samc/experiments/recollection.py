@@ -20,7 +20,7 @@ from torch import Tensor
 from samc.errors import DataError
 from samc.experiments.diagnosis import evenly_spread
 from samc.files import open_regular
-from samc.learners.base import Learner, StepStats
+from samc.learners.contract import Learner, StepStats
 from samc.learners.rehearsal import RehearsalLearner
 from samc.learners.scenario import UNTOLD
 from samc.memory.buffer import EpisodicMemory, StoredImage

@@ -5,7 +5,7 @@ from typing import Any
 
 from samc.config import before_they_were
 from samc.experiments.specification import Variant
-from samc.learners.rehearsal import KeepingSettings
+from samc.learners.settings import KeepingSettings
 from samc.memory import Budget, codec_for
 
 NO_PART: dict[str, Any] = {"keeps": "sample", **before_they_were(KeepingSettings)}

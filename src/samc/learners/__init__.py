@@ -10,7 +10,8 @@ from torch import nn
 from samc.config import RunConfig
 from samc.errors import ConfigError, DataError, UserError, unknown
 from samc.learners.agem import AGEM
-from samc.learners.base import Learner, NetworkLearner, StepStats
+from samc.learners.base import NetworkLearner
+from samc.learners.contract import Learner, StepStats
 from samc.learners.der import DER
 from samc.learners.ebm import EBM
 from samc.learners.eec import EEC

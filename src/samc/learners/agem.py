@@ -1,7 +1,8 @@
 """A-GEM (Chaudhry et al. 2019): GEM with one constraint, the mean gradient of a sample of all past memories."""
 
 from samc.learners import rules
-from samc.learners.rehearsal import ConstraintSettings, RehearsalLearner
+from samc.learners.rehearsal import RehearsalLearner
+from samc.learners.settings import ConstraintSettings
 
 
 class AGEM(RehearsalLearner):

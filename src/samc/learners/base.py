@@ -1,11 +1,11 @@
-"""What every learner is: the contract, and the network, checks and bookkeeping that all methods share."""
+"""A network that learns: the checks and the bookkeeping that all methods share."""
 
 import copy
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,13 +17,13 @@ from samc.engine import Engine, Held
 from samc.errors import ConfigError
 from samc.learners.arguments import check_number, checked_device, checked_shape
 from samc.learners.average import Average
+from samc.learners.contract import StepStats
 from samc.learners.fitting import check_state
 from samc.learners.guard import Guard, guarded
 from samc.learners.inputs import Images, Inputs, Labels, TaskId, task_number, told_task
 from samc.learners.saving import save_learner
 from samc.learners.scenario import Scenario
 from samc.learners.settings import NetworkSettings
-from samc.memory import Selection
 from samc.models import Classifier, Heads, probe
 from samc.models.backbones import TimmBackbone, build_backbone
 from samc.models.classifier import in_mode
@@ -33,34 +33,6 @@ from samc.streams.base import Task
 from samc.streams.pixels import Normalisation
 
 EVALUATION_BATCH = 512
-
-
-@dataclass(frozen=True)
-class StepStats:
-    """What one online step was like; tensors stay on the device until somebody looks."""
-
-    loss: Float[Tensor, ""]
-    keeping: Callable[[], Selection] | None = None
-
-    @property
-    def kept(self) -> Selection | None:
-        """The pixels that were remembered, for methods that choose; looking at them waits for the device."""
-        return self.keeping() if self.keeping else None
-
-
-@runtime_checkable
-class Learner(Protocol):
-    """The contract: everything that the protocol asks of a method."""
-
-    def declare(self, task: int, classes: Sequence[int]) -> None: ...
-    def begin_task(self, task: Task) -> None: ...
-    def observe(self, x: Images, y: Labels, task: TaskId | None, /) -> StepStats: ...
-    def end_task(self, task: Task) -> None: ...
-    def predict(self, x: Images, task: TaskId | None, /) -> Tensor: ...
-    def memory_report(self) -> dict[str, Any]: ...
-    def seconds(self) -> dict[str, float]: ...
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 class NetworkLearner(Inputs):

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from samc.config import with_default
 from samc.learners.gem import ConeSettings
-from samc.learners.rehearsal import KeepingSettings, MemorySettings
-from samc.learners.settings import HoldingSettings, NetworkSettings
+from samc.learners.settings import HoldingSettings, KeepingSettings, MemorySettings, NetworkSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,11 +14,12 @@ from samc.config import setting, with_default
 from samc.engine import Batch, Engine, flat_gradient
 from samc.engine.plain import features_of, wanted_logits
 from samc.errors import ConfigError
-from samc.learners.base import StepStats
+from samc.learners.contract import StepStats
 from samc.learners.er import ReservoirSettings
 from samc.learners.fitting import check_state
 from samc.learners.inputs import Images, Labels, TaskId
-from samc.learners.rehearsal import KeepingSettings, RehearsalLearner
+from samc.learners.rehearsal import RehearsalLearner
+from samc.learners.settings import KeepingSettings
 
 LOGIT = np.dtype("<f2")
 # a stored logit; what the type cannot hold is no logit of a network that learns

@@ -7,7 +7,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from samc.learners.base import NetworkLearner, StepStats
+from samc.learners.base import NetworkLearner
+from samc.learners.contract import StepStats
 from samc.learners.inputs import Images, Labels, TaskId, as_labels
 from samc.models import EnergyHeads
 

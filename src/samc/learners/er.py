@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from samc.config import setting, with_default
 from samc.learners import rules
-from samc.learners.rehearsal import KeepingSettings, RehearsalLearner
+from samc.learners.rehearsal import RehearsalLearner
+from samc.learners.settings import KeepingSettings
 
 
 @dataclass(frozen=True, kw_only=True)

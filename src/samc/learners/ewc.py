@@ -10,7 +10,8 @@ from torch.func import functional_call, jacrev, vmap
 
 from samc.config import setting
 from samc.engine import flat_parameters, padded, trainable
-from samc.learners.base import NetworkLearner, StepStats
+from samc.learners.base import NetworkLearner
+from samc.learners.contract import StepStats
 from samc.learners.inputs import Images, Labels, TaskId
 from samc.learners.settings import NetworkSettings
 from samc.models import Classifier

@@ -1,6 +1,7 @@
 """Finetune: plain SGD on whatever comes, with nothing kept. The floor that every other method must beat."""
 
-from samc.learners.base import NetworkLearner, StepStats
+from samc.learners.base import NetworkLearner
+from samc.learners.contract import StepStats
 from samc.learners.inputs import Images, Labels, TaskId
 from samc.learners.settings import HoldingSettings
 

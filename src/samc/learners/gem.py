@@ -7,8 +7,9 @@ from functools import partial
 from samc.config import setting
 from samc.engine import PRECISIONS
 from samc.errors import ConfigError
-from samc.learners.rehearsal import ConstraintSettings, RehearsalLearner
+from samc.learners.rehearsal import RehearsalLearner
 from samc.learners.rules import RULES, Rule, agem, gem
+from samc.learners.settings import ConstraintSettings
 
 
 @dataclass(frozen=True, kw_only=True)

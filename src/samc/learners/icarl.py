@@ -11,10 +11,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from samc.engine import Batch
-from samc.learners.base import EVALUATION_BATCH, StepStats
+from samc.learners.base import EVALUATION_BATCH
+from samc.learners.contract import StepStats
 from samc.learners.distillation import DistillingLearner, DistillingSettings
 from samc.learners.inputs import Images, Labels, TaskId
-from samc.learners.rehearsal import MemorySettings, RehearsalLearner
+from samc.learners.rehearsal import RehearsalLearner
+from samc.learners.settings import MemorySettings
 from samc.streams.base import Task
 
 MOST_EXEMPLARS = 500

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from samc.engine import Batch
 from samc.errors import ConfigError
-from samc.learners.base import NetworkLearner, StepStats
+from samc.learners.base import NetworkLearner
+from samc.learners.contract import StepStats
 from samc.learners.inputs import Images, Labels, TaskId
 from samc.memory.codec import label_type
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from samc.config import setting
-from samc.learners.base import StepStats
+from samc.learners.contract import StepStats
 from samc.learners.distillation import DistillingLearner, DistillingSettings
 from samc.learners.inputs import Images, Labels, TaskId
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from samc.config import setting
 from samc.engine import Batch, flat_parameters
-from samc.learners.base import StepStats
+from samc.learners.contract import StepStats
 from samc.learners.er import ERSettings
 from samc.learners.inputs import Images, Labels, TaskId
 from samc.learners.rehearsal import RehearsalLearner

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from samc.completion import Completion, parse_completion, unchanged
 from samc.config import setting
-from samc.learners.base import StepStats
 from samc.learners.completing import CompletionSettings
+from samc.learners.contract import StepStats
 from samc.learners.gem import choose_rule, no_cone
 from samc.learners.inputs import Images, Labels, TaskId, as_labels, told_task
 from samc.learners.rehearsal import RehearsalLearner

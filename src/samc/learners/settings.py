@@ -1,12 +1,13 @@
-"""Settings that methods share: of every network, and of those that hold old heads to an average of it."""
+"""Settings that methods share: of every network, of an average that old heads are held to, of an episodic memory."""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
-from samc.config import Settings, setting
+from samc.config import Settings, Terms, setting
 from samc.errors import ConfigError
 from samc.learners.augmentation import AUGMENTATIONS
 from samc.learners.scenario import BOUNDARIES, SCENARIOS
+from samc.memory.budget import parse_budget
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,3 +81,85 @@ class HoldingSettings(NetworkSettings):
         super().__post_init__()
         if self.distil and not self.average:
             raise ConfigError("--distil holds old heads to the average of the network; add --average 0.99")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemorySettings(Terms, NetworkSettings):
+    """Settings of methods with an episodic memory."""
+
+    codec: str = setting(
+        "raw",
+        "how images are kept: auto (by the budget), raw, thumb:N, jpeg:Q or webp:Q, at N pixels a side with @N; samc "
+        "also coo, bitmask or cam, each with +deflate too, gist:jpeg:Q+cam, focus:jpeg:Q, crop:N:jpeg:Q",
+        group="memory",
+    )
+    replay_size: int = setting(
+        0, "remembered images that a step draws; 0: as many as the method's paper says", least=0, before=0
+    )
+    replay_weight: float = setting(
+        0.0,
+        "loss = mean over the batch + this times the mean over the replay; 0: as the method's paper says",
+        least=0,
+        hint="1 is a good start",
+        before=0.0,
+    )
+
+    def meaningless(self) -> str:
+        if self.boundaries == "hidden" and (self.memory_bytes is None or parse_budget(self.memory_bytes).per_task):
+            return "where boundaries are hidden no budget is per task; say one for all, such as --memory-bytes 600KB"
+        return super().meaningless()
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeepingSettings(MemorySettings, HoldingSettings):
+    """Settings of methods that keep images as they come."""
+
+    keeps: str = setting(
+        "newest",
+        "what a full memory holds of a task, its newest images or a uniform sample of all",
+        choices=("newest", "sample"),
+        group="memory",
+    )
+    replay_current: bool = setting(
+        False, "whether what is remembered of the current task is replayed too", before=False
+    )
+    steps_per_batch: int = setting(
+        1,
+        "steps on each batch, every one with another draw from memory, and augmented anew",
+        least=1,
+        hint="2 to 10 are usual",
+    )
+    batch_classes: str = setting(
+        "seen",
+        "classes that a batch's loss runs over where there is one head, its replay's over all: all that were seen, the "
+        "batch's own (as in ER-ACE), or its task's",
+        choices=("seen", "batch", "task"),
+    )
+
+    def idle(self) -> dict[str, str]:
+        found = super().idle()
+        if self.scenario == "task":
+            found["batch_classes"] = "where each task has a head; add --scenario class, or leave it out"
+        if self.boundaries == "hidden":
+            found["replay_current"] = "where boundaries are hidden: all memory is replayed; leave it out"
+        return found
+
+    def meaningless(self) -> str:
+        if self.boundaries == "hidden" and self.batch_classes == "task":
+            return "hidden boundaries do not tell a task's classes; take --batch-classes batch or seen"
+        return super().meaningless()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstraintSettings(KeepingSettings):
+    """Settings of methods to which memory is a constraint, and no part of the loss."""
+
+    @property
+    def constrains(self) -> bool:
+        return True
+
+    def idle(self) -> dict[str, str]:
+        constrained = "where memory only constrains a step; leave it out"
+        return super().idle() | (
+            dict.fromkeys(("replay_weight", "replay_current"), constrained) if self.constrains else {}
+        )

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from samc import metrics
 from samc.errors import printable
-from samc.learners.base import Learner, StepStats
+from samc.learners.contract import Learner, StepStats
 from samc.loggers import LOGGERS, Entry, Logger, checked_loggers
 from samc.memory import EpisodicMemory
 from samc.memory.notebook import gallery
