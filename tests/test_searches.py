@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import samc
+from samc.config import DOMAINS, ROTATED
 from samc.experiments.specification import EMBEDDED
 from samc.presets import ANY_STREAM, presets
 from samc.report.found import find_runs
@@ -84,7 +85,8 @@ def tried():
         for record in (run.record for run in find_runs([folder])):
             if record.config.get("tested_on") == "held-out":
                 scenario = record.config.get("scenario", "task")
-                stream = record.config["dataset"] + ("" if scenario == "task" else f"/{scenario}")
+                named = record.config["dataset"].removeprefix(ROTATED).removesuffix(DOMAINS)
+                stream = named + ("" if scenario == "task" else f"/{scenario}")
                 of_method = values.setdefault((stream, record.config["model"]), {})
                 for name, value in record.config.items():
                     of_method.setdefault(name, set()).add(value if not isinstance(value, list) else tuple(value))

@@ -15,6 +15,7 @@ from samc.experiments.pictures import PICTURES
 from samc.files import held_alone, write_whole
 from samc.learners import method
 from samc.memory import AUTO, Budget, codec_for
+from samc.memory.budget import parse_budget
 from samc.record import FILE, RunRecord
 
 STATED = ("dataset", "model", "seed")
@@ -124,7 +125,9 @@ def codec_of(record: RunRecord, job: Job) -> str:
     if spec != AUTO or "budget_bytes" not in record.memory:
         return spec
     channels, height, width = record.fingerprint["image_shape"]
-    budget = Budget(record.memory["budget_bytes"], per_task=True)
+    stated = record.config.get("memory_bytes")
+    # one for all tasks is by far more than a task's share of it, which is what a record counts
+    budget = parse_budget(stated) if stated else Budget(record.memory["budget_bytes"], per_task=True)
     return codec_for(budget, (channels, height, width), getattr(learner, "salient", False))
 
 
