@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint check bench against-avalanche rivals clean
+.PHONY: setup demo test lint check bench against-avalanche rivals scenarios clean
 
 setup: .venv/installed
 
@@ -57,6 +57,19 @@ rivals: setup
 		test -e $$out/record.json || $(BIN)/samc run --preset paper --accounting bytes --seed $$seed --out $$out || exit 1; \
 	done
 	$(BIN)/samc report results/split-synthetic --markdown
+
+# every method on the embedded stream with one head: class- and domain-incremental, three seeds, into results/scenarios
+scenarios: setup
+	for seed in 0 1 2; do for scenario in class domain; do for model in $$($(BIN)/samc models | cut -d ' ' -f 1); do \
+		stream=split-synthetic; bytes=153650; \
+		test $$scenario = domain && stream=rotated-split-synthetic; \
+		test $$model = eec && bytes=30730/task; \
+		test $$scenario-$$model = domain-icarl && continue; \
+		out=results/scenarios/$$scenario/$$model-seed$$seed; \
+		test -e $$out/record.json || OMP_NUM_THREADS=1 $(BIN)/samc run --model $$model --dataset $$stream \
+			--scenario $$scenario --memory-bytes $$bytes --seed $$seed --out $$out || exit 1; \
+	done; done; done
+	$(BIN)/samc report results/scenarios
 
 clean:
 	rm -rf .venv runs

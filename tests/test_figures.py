@@ -1,9 +1,15 @@
 """Tables that README and docs write by hand say what records say: none of their figures can go stale."""
 
+import re
+from statistics import mean, stdev
+
 import pytest
 
-from figures import ACC, STREAMS, runs_of, says, table
+from figures import ACC, ROOT, STREAMS, runs_of, says, table
+from samc.learners import LEARNERS
+from samc.record import RunRecord
 from samc.report.accuracy_table import p_against_paper
+from samc.report.found import find_runs
 from samc.report.measures import extra_bytes, images_per_task, just_learnt_percent, memory_bytes, percent
 from samc.report.numbers import DASH
 from samc.report.paired_table import paired_rows
@@ -24,6 +30,7 @@ NAMES = {
     "ER, `--codec webp:20`": "er, webp:20",
     "ER, `--codec jpeg:5`": "er, jpeg:5",
     "ER, as the authors' code replays": "er, as released",
+    "MER, as the authors' code replays": "mer, as released",
     "finetune, lr 1 (the paper's best)": "finetune",
     "finetune, the paper's best lr (0.1 and 1)": "finetune",
     "zeros": "zero",
@@ -43,6 +50,8 @@ OF_PARTS = {
     ),
 }
 # what is alone in a row, and what is taken away, where they differ
+USUAL = {"average": 0.99, "distil": 0.0, "batch_classes": "task", "codec": "jpeg:10"}
+# in the search with one head, where a row says nothing else
 
 
 def row_of(known, name):
@@ -166,3 +175,51 @@ def test_memory_on_saliency():
         assert says(difference, row["difference_mean"], *ends), nbytes
         assert says(p, row["p"]), nbytes
     assert rows == {}
+
+
+def test_scenarios_at_equal_bytes():
+    rows = table("docs/scenarios.md", "| method | CIFAR-100, 614,600 bytes")
+    columns = ("split-cifar100", 614_600), ("split-cifar100", 3_073_000), ("split-cifar10", 614_600)
+    columns = (*columns, ("split-mini-imagenet", 4_233_800))
+    assert len(rows) == 6
+    for method, *cells in rows:
+        for (stream, nbytes), cell in zip(columns, cells, strict=True):
+            runs = runs_of("class-incremental", stream)[f"{method.lower()}, {nbytes:,} bytes"]
+            shown, _, seeds = cell.removesuffix(")").partition(" (")
+            values = runs.mean_and_sd(ACC) if len(runs.records) > 1 else (runs.mean(ACC),)
+            assert says(shown, *values), (method, stream, cell, values)
+            assert not runs.records or (seeds or "5") == str(len(runs.records)), (method, stream, cell)
+
+
+def test_scenarios_every_method():
+    columns = "split-synthetic", "scenarios/class", "scenarios/domain"
+    rows = table("docs/scenarios.md", "| method | `task` | `class` | `domain` |")
+    assert [method for method, *_ in rows] == list(LEARNERS)
+    for method, *cells in rows:
+        for folder, cell in zip(columns, cells, strict=True):
+            records = [RunRecord.load(run) for run in (ROOT / "results" / folder).glob(f"{method}-seed?")]
+            if cell == "refused":
+                assert (method, folder, records) == ("icarl", "scenarios/domain", [])
+                continue
+            values = [ACC(record) for record in records]
+            assert len(values) == 3, (method, folder)
+            assert says(cell, mean(values), stdev(values)), (method, folder, cell)
+
+
+def test_scenarios_how_best_was_chosen():
+    """Every point of the search, each with all of its seeds."""
+    found = {}
+    for run in find_runs([ROOT / "results" / "held-out-class" / "split-cifar100"]):
+        config = run.record.config
+        if config["memory_bytes"] == "614600":
+            point = tuple(config[name] for name in ("lr", "replay_size", "steps_per_batch", "augment", *USUAL))
+            found.setdefault(point, {})[config["seed"]] = ACC(run.record)
+    rows = table("docs/scenarios.md", "| lr | replayed | steps per batch")
+    for lr, replayed, steps, augment, other, *cells in rows:
+        flags = re.findall(r"`--([a-z-]+) ([^`]+)`", other)
+        changed = {name.replace("-", "_"): type(USUAL[name.replace("-", "_")])(value) for name, value in flags}
+        seeds = found.pop((float(lr), int(replayed), int(steps), augment, *(USUAL | changed).values()))
+        assert says(cells[0], seeds.pop(0)), (lr, replayed, steps, augment, other)
+        assert says(cells[1], seeds.pop(1, None)), (lr, replayed, steps, augment, other)
+        assert seeds == {}
+    assert found == {}

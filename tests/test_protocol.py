@@ -154,6 +154,23 @@ def test_watchers_see_every_step():
     assert count.tests == (0, 1, 2, 3)
 
 
+@pytest.mark.parametrize(("scenario", "asked"), [("class", [1, 2, 3]), ("task", [3, 3, 3, 3])])
+def test_a_class_that_has_not_come_yet_is_not_asked_for_where_it_cannot_be_answered(scenario, asked, monkeypatch):
+    stream, answered, learner = coloured_squares(per_class=10), [], samc.ER(6, (3, 12, 12), scenario=scenario)
+    predict = learner.predict
+
+    def counted(x, task=None):
+        answered.append(len(learner.begun_tasks))
+        return predict(x, task)
+
+    monkeypatch.setattr(learner, "predict", counted)
+    record = run(stream, learner)
+    learnt = [0, 1, 2, 3] if scenario == "task" else [1, 2, 3]
+    assert [answered.count(number) for number in learnt] == asked
+    if scenario == "class":
+        assert all(accuracy == 0 for number, row in enumerate(record.accuracy_matrix) for accuracy in row[number:])
+
+
 def test_what_is_no_record_is_refused(tmp_path):
     (tmp_path / "record.json").write_text('{"acc": 1}')
     with pytest.raises(DataError, match=r"record\.json is not a run's record"):
