@@ -833,7 +833,7 @@ def test_a_state_is_taken_up_where_boundaries_are_hidden(name, tmp_path):
     x = random_batch(30, (3, 12, 12), seed=99)[0]
     assert torch.equal(whole.predict(x), part.predict(x))
     told = LEARNERS[name](None, (3, 12, 12), backbone="mlp", scenario="class", **given)
-    with pytest.raises(ConfigError, match="boundaries: hidden in the state, None here"):
+    with pytest.raises(ConfigError, match="boundaries: hidden in the state, told here"):
         told.load_state_dict(part.state_dict())
 
 
@@ -843,7 +843,7 @@ def test_a_learner_from_before_there_were_scenarios_is_one_of_tasks():
     state = subject.state_dict()
     assert not {"scenario", "boundaries"} & state["terms"].keys()
     learner("er", "task").load_state_dict(state)
-    with pytest.raises(ConfigError, match="scenario: None in the state, class here"):
+    with pytest.raises(ConfigError, match="scenario: task in the state, class here"):
         learner("er", "class").load_state_dict(state)
 
 

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from samc.errors import ConfigError
 from samc.learners.inputs import task_number
+from samc.learners.settings import NetworkSettings
 from samc.memory.file import check_memory
 
 TASKS = "heads._extra_state"
@@ -26,7 +27,9 @@ def check_state(learner: Any, state: dict[str, Any]) -> None:
     if "method" in unlike:
         raise ConfigError(f"the state is of {theirs.get('method')}, this learner is {mine['method']}; load its own")
     if unlike:
-        found = ", ".join(f"{name}: {theirs.get(name)} in the state, {mine.get(name)} here" for name in unlike[:SHOWN])
+        found = ", ".join(
+            f"{name}: {said(theirs, name)} in the state, {said(mine, name)} here" for name in unlike[:SHOWN]
+        )
         raise ConfigError(f"the state is of another {mine['method']} ({found}); give the learner the same settings")
     if learner.average and state.get("average") is None:
         raise ConfigError("the state has no average of the network, as this learner does; make it with average=0")
@@ -34,6 +37,11 @@ def check_state(learner: Any, state: dict[str, Any]) -> None:
         raise ConfigError(f"the state has no {', '.join(missing[:SHOWN])}; it is not all of a learner's")
     check_network_fits(learner.model, state["model"], state["num_classes"])
     check_tasks(state)
+
+
+def said(terms: dict[str, Any], name: str) -> Any:
+    """A term, or what it is where nobody says it: scenarios are younger than states."""
+    return terms.get(name, getattr(NetworkSettings, name, "not said"))
 
 
 def check_network_fits(model: nn.Module, weights: dict[str, Any], num_classes: int) -> None:
