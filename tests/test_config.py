@@ -133,8 +133,9 @@ def test_a_setting_of_the_cone_is_refused_where_there_is_none(name, value):
 def test_every_preset_is_one_of_its_grid_and_of_its_methods_settings_and_passes_their_checks():
     for preset, streams in presets().items():
         for where, methods in streams.items():
-            stream, _, scenario = where.partition("/")
-            scenario = {"scenario": scenario} if scenario else {}
+            stream, *kind = where.split("/")
+            scenario = dict(zip(("scenario", "boundaries"), kind, strict=False))
+            scenario |= {"memory_bytes": "600KB"} if "hidden" in kind else {}
             for method, entries in methods.items():
                 settings = LEARNERS[method].Settings
                 assert set(entries) <= set(settings.names()), (preset, stream, method)
@@ -154,9 +155,10 @@ def test_a_scenario_has_values_of_its_own_and_else_those_of_the_stream():
     assert (best.batch_classes, best.codec, best.distil) == ("task", "auto", 0.0)
     in_python = LEARNERS["er"](4, SHAPE, preset="best:split-cifar10", scenario="class", backbone="mlp").settings
     assert in_python.as_dict() == best.as_dict() | {"backbone": "mlp"}
-    assert resolved(model="er", dataset="split-cifar10", preset="best", scenario="domain")[0].settings.distil == 1.0
+    assert resolved(model="er", dataset="split-cifar10", preset="best", scenario="domain")[0].settings.distil == 0.0
     assert resolved(model="er", dataset="split-cifar10", preset="best")[0].settings.batch_classes == "seen"
-    assert resolved(model="gem", dataset="split-cifar10", preset="paper", scenario="class")[0].settings.lr == 0.1
+    assert resolved(model="gem", dataset="split-cifar10", preset="paper", scenario="class")[0].settings.lr == 0.03
+    assert resolved(model="gem", dataset="split-cifar10", preset="paper")[0].settings.lr == 0.1
 
 
 METHODS = ("finetune", "joint", "ewc", "lwf", "icarl", "gem", "agem", "er", "mer", "ebm", "eec", "samc")

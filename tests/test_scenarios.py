@@ -17,7 +17,7 @@ from networks import make
 from samc.config import RunConfig
 from samc.engine import Batch
 from samc.errors import ConfigError
-from samc.learners import LEARNERS, rules
+from samc.learners import LEARNERS, configure, rules
 from samc.learners.ewc import fisher
 from samc.learners.icarl import ICaRL, binary_loss
 from samc.learners.scenario import BOUNDARIES, SCENARIOS, Scenario
@@ -544,8 +544,9 @@ def test_the_pages_example_runs():
 
 def test_the_page_says_of_every_method_where_it_is_refused():
     page = (Path(samc.__file__).parents[2] / "docs" / "scenarios.md").read_text()
-    rows = dict(re.findall(r"^\| (\w+) \| (.*) \|$", page[page.index("| method |") :], flags=re.M))
-    assert rows.keys() - {"method", "stream"} == LEARNERS.keys()
+    section = page[page.index("\n## Methods\n") : page.index("\n## Streams of domains\n")]
+    rows = dict(re.findall(r"^\| (\w+) \| (.*) \|$", section, flags=re.M))
+    assert rows.keys() - {"method"} == LEARNERS.keys()
     for name in LEARNERS:
         cells = dict(zip(("class", "domain", "hidden"), rows[name].split(" | "), strict=True))
         for where, text in cells.items():
@@ -1006,3 +1007,16 @@ def test_a_method_that_answers_otherwise_is_asked_likewise():
     subject = Answering(None, SHAPE, model=make("biases"), scenario="class")
     subject.observe(*random_batch(4, SHAPE, (2, 5)), 0)
     assert subject.predict(random_batch(3, SHAPE)[0]).tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("name", ["er", "samc"])
+@pytest.mark.parametrize(("scenario", "among"), [("class", "batch"), ("domain", "seen")])
+def test_the_best_preset_is_one_for_hidden_boundaries_too(name, scenario, among):
+    """A batch cannot be learnt among its task's classes where nobody says which these are."""
+    terms = {"scenario": scenario, "memory_bytes": "600KB"}
+    hidden = LEARNERS[name](image_shape=(3, 12, 12), preset="best", boundaries="hidden", **terms).settings
+    told = LEARNERS[name](image_shape=(3, 12, 12), preset="best", **terms).settings
+    assert (hidden.batch_classes, hidden.steps_per_batch) == (among, 2)
+    assert told.batch_classes == ("task" if scenario == "class" else "seen")
+    given = {"model": name, "preset": "best", "dataset": "split-cifar100", "boundaries": "hidden", **terms}
+    assert configure(given)[0].settings == hidden

@@ -98,7 +98,8 @@ def is_searched(key, entry, tried):
     preset, stream, method, name = key
     own = name == "lr" and method in SEARCHED
     method = "samc" if preset == "best" and method in TAKES_OVER and not own else method
-    searched = stream.replace(ANY_STREAM, "split-cifar100", 1) if stream.startswith(ANY_STREAM) else stream
+    told = stream.removesuffix("/hidden")  # what is not told was not searched for itself
+    searched = told.replace(ANY_STREAM, "split-cifar100", 1) if told.startswith(ANY_STREAM) else told
     values = tried.get((searched, method), {}).get(name, set())
     return len(values) > 1 and {entry["value"], *entry["grid"]} <= values
 

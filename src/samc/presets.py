@@ -21,16 +21,22 @@ def presets() -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
     return yaml.safe_load(files("samc").joinpath(FILE).read_text(encoding="utf-8"))
 
 
-def preset_values(preset: str, dataset: str | None, model: str, scenario: str | None = None) -> dict[str, Any]:
-    """What a preset sets for a method on a stream, or, with None, on any; what it has for the scenario goes first."""
+def preset_values(
+    preset: str, dataset: str | None, model: str, scenario: str | None = None, boundaries: str | None = None
+) -> dict[str, Any]:
+    """What a preset sets for a method on a stream, or, with None, on any.
+
+    What it has for the scenario goes first, and before that what it has where boundaries are hidden.
+    """
     if preset not in ("auto", "none", *presets()):
         raise unknown("preset", preset, ("auto", "none", *presets()))
     # what is made for the embedded stream; else the best that was measured for our own method, the paper's for rivals
     auto = ("embedded", "best", "paper") if model == RunConfig.model else ("embedded", "paper")
     order = {"auto": auto, "best": ("best", "paper"), "text": ("text", "paper"), "none": ()}.get(preset, (preset,))
     streams = [dataset.removeprefix(ROTATED).removesuffix(DOMAINS) if dataset else ANY_STREAM, ANY_STREAM]
+    kinds = [f"/{scenario}/{boundaries}", f"/{scenario}", ""]
     for name in order:
-        for stream in (*(f"{stream}/{scenario}" for stream in streams), *streams):
+        for stream in (f"{stream}{kind}" for kind in kinds for stream in streams):
             if model in presets()[name].get(stream, {}):
                 entries = presets()[name][stream][model]
                 return {setting: entry["value"] for setting, entry in entries.items()}
@@ -45,20 +51,20 @@ def preset_values(preset: str, dataset: str | None, model: str, scenario: str | 
     raise ConfigError(f"preset {preset!r} has no values for {where}" + ("" if dataset else f"{preset}:split-cifar100"))
 
 
-def named_preset(text: str, model: str, scenario: str | None = None) -> dict[str, Any]:
+def named_preset(text: str, model: str, scenario: str | None = None, boundaries: str | None = None) -> dict[str, Any]:
     """What a constructor's preset sets: paper, or paper:split-cifar10 for the values of one stream."""
     name, _, stream = text.partition(":")
     named = (known.partition("/")[0] for preset in presets().values() for known in preset)
     streams = dict.fromkeys(known for known in named if known != ANY_STREAM)
     if stream and stream not in streams:
         raise unknown("stream of a preset", stream, streams)
-    return preset_values(name, stream or None, model, scenario)
+    return preset_values(name, stream or None, model, scenario, boundaries)
 
 
 def resolve(given: Mapping[str, Any], method: type[Settings]) -> tuple[RunConfig, dict[str, Any]]:
     """Flags over preset over defaults; returns the config and what the preset contributed."""
     base = RunConfig(**{name: value for name, value in given.items() if name in RunConfig.names()})
-    values = preset_values(base.preset, base.dataset, base.model, given.get("scenario"))
+    values = preset_values(base.preset, base.dataset, base.model, given.get("scenario"), given.get("boundaries"))
     terms = {name: value for name, value in values.items() if name in RunConfig.names() and name not in given}
     own = {name: value for name, value in given.items() if name not in RunConfig.names() or name in method.names()}
     settings = method.made(own, base.model, {name: value for name, value in values.items() if name in method.names()})
