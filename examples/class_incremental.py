@@ -20,7 +20,7 @@ parts = {"average": 0.9, "replay_size": 30, "replay_weight": 1.0}
 learners = {
     "ER, raw images": samc.ER(model=network(), **{**common, "codec": "raw"}),
     "ER, JPEGs": samc.ER(model=network(), **common, **parts),
-    "ER-ACE, JPEGs": samc.ER(model=network(), **common, **parts, batch_classes="task"),
+    "ER-ACE, JPEGs": samc.ER(model=network(), **common, **parts, batch_classes="batch", replay_current=True),
     "no boundary told": samc.ER(model=network(), **common, **parts, boundaries="hidden"),
 }
 for name, learner in learners.items():

@@ -109,7 +109,10 @@ def test_a_config_survives_a_record():
         ({"n_epochs": -1}, "n-epochs is at least 1, got -1"),
         ({"tested_on": "train"}, "unknown tested-on 'train'.*known: test, held-out"),
         ({"preset": "papers"}, "unknown preset 'papers': did you mean 'paper'"),
-        ({"preset": "paper", "model": "gem"}, "preset 'paper' has no values for split-synthetic; it has split-cifar10"),
+        (
+            {"preset": "paper", "model": "gem"},
+            "preset 'paper' has no values of gem for split-synthetic; it has split-cifar10",
+        ),
     ],
 )
 def test_values_that_cannot_be_used(given, message):
@@ -148,6 +151,16 @@ def test_every_preset_is_one_of_its_grid_and_of_its_methods_settings_and_passes_
                 # nor does any of them do nothing beside the others, unless it says that something is off
                 assert not any(values.get(name) for name in idle), (preset, stream, method)
                 resolved(model=method, dataset=stream, preset=preset, **scenario)
+
+
+@pytest.mark.parametrize("dataset", ["split-mnist", "permuted-mnist", "rotated-split-mnist"])
+@pytest.mark.parametrize("scenario", ["task", "class", "domain"])
+@pytest.mark.parametrize("model", ["er", "samc"])
+def test_digits_and_permuted_pixels_are_not_mirrored(dataset, scenario, model):
+    settings = resolved(model=model, dataset=dataset, preset="best", scenario=scenario)[0].settings
+    elsewhere = resolved(model=model, dataset="split-tiny-imagenet", preset="best", scenario=scenario)[0].settings
+    assert settings.augment == "none"
+    assert settings == replace(elsewhere, augment="none")
 
 
 def test_a_scenario_has_values_of_its_own_and_else_those_of_the_stream():

@@ -10,6 +10,7 @@ import torch
 import samc
 from samc.errors import DataError, OutputError
 from samc.learners.contract import StepStats
+from samc.learners.scenario import Scenario
 from samc.protocol import Watcher, run
 from samc.record import RunRecord, claimed_folder
 from toys import PLAIN_CONE, coloured_squares
@@ -169,6 +170,26 @@ def test_a_class_that_has_not_come_yet_is_not_asked_for_where_it_cannot_be_answe
     assert [answered.count(number) for number in learnt] == asked
     if scenario == "class":
         assert all(accuracy == 0 for number, row in enumerate(record.accuracy_matrix) for accuracy in row[number:])
+
+
+def test_what_a_learner_knows_from_another_run_is_asked_for():
+    stream = coloured_squares(per_class=20)
+    learner = samc.ER(6, (3, 12, 12), scenario="class", memory_bytes="100KB")
+    run(stream, learner)
+    known = [(learner.predict(task.test_x) == task.test_y).float().mean().item() for task in stream]
+    again = run(stream, learner)
+    assert sum(known) > 0
+    assert again.accuracy_matrix[0] == pytest.approx(known)
+
+
+def test_a_learner_of_ones_own_with_one_head_is_asked_for_every_class():
+    oracle = Oracle()
+    oracle.scenario = Scenario("class", "told")
+    asked = []
+    oracle.predict = lambda x, task=None: asked.append(task) or torch.zeros(len(x), dtype=torch.int64)
+    record = run(coloured_squares(per_class=4), oracle)
+    assert asked == [None] * 9  # three tasks after each of three; none before the first
+    assert record.accuracy_matrix[1][0] == 0.5
 
 
 def test_what_is_no_record_is_refused(tmp_path):

@@ -16,6 +16,9 @@ TAKES_OVER = ("er", "der", "gem", "mer", "icarl")
 SEARCHED = ("der", "gem", "mer", "icarl")
 # but for lr: ER with every part is SAMC with every part, these are not
 
+DIGITS = ("split-mnist", "permuted-mnist")
+# these have the values of any stream, but for augmentation
+
 BY_HAND = {
     ("embedded", EMBEDDED, method, name)
     for method, names in {
@@ -99,7 +102,8 @@ def is_searched(key, entry, tried):
     own = name == "lr" and method in SEARCHED
     method = "samc" if preset == "best" and method in TAKES_OVER and not own else method
     told = stream.removesuffix("/hidden")  # what is not told was not searched for itself
-    searched = told.replace(ANY_STREAM, "split-cifar100", 1) if told.startswith(ANY_STREAM) else told
+    data, slash, scenario = told.partition("/")
+    searched = ("split-cifar100" if data in (ANY_STREAM, *DIGITS) else data) + slash + scenario
     values = tried.get((searched, method), {}).get(name, set())
     return len(values) > 1 and {entry["value"], *entry["grid"]} <= values
 

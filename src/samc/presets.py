@@ -43,16 +43,20 @@ def preset_values(
     named = any(model in methods for name in order for methods in presets()[name].values())
     if preset in ("auto", "none") or (not named and any(streams[0] in presets()[name] for name in order)):
         return {}
-    where = (
-        f"{dataset}; it has {', '.join(name for name in presets()[preset] if '/' not in name)}"
-        if dataset
-        else f"{model} on any stream; name one, such as "
+    there = [name for name, methods in presets()[preset].items() if "/" not in name and model in methods]
+    if not there:
+        raise ConfigError(f"preset {preset!r} has no values for {model}; leave it out, or take --preset none")
+    if dataset:
+        raise ConfigError(f"preset {preset!r} has no values of {model} for {dataset}; it has {', '.join(there)}")
+    raise ConfigError(
+        f"preset {preset!r} has no values for {model} on any stream; name one, such as {preset}:{there[0]}"
     )
-    raise ConfigError(f"preset {preset!r} has no values for {where}" + ("" if dataset else f"{preset}:split-cifar100"))
 
 
 def named_preset(text: str, model: str, scenario: str | None = None, boundaries: str | None = None) -> dict[str, Any]:
     """What a constructor's preset sets: paper, or paper:split-cifar10 for the values of one stream."""
+    if not isinstance(text, str):
+        raise ConfigError(f"preset is a name such as 'best' or 'paper:split-cifar10', got {text!r}")
     name, _, stream = text.partition(":")
     named = (known.partition("/")[0] for preset in presets().values() for known in preset)
     streams = dict.fromkeys(known for known in named if known != ANY_STREAM)

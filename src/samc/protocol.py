@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -232,22 +231,32 @@ def evaluate(
 
     `between` is called before each task. Where no class is known before it comes, none of one to come is ever answered.
     """
-    accuracies, counts, scenario = [], [], scenario_of(learner)
-    learnt = {label for task in islice(tasks, tasks_learnt) for label in task.classes}
+    accuracies, counts = [], []
+    one_head, answered = scenario_of(learner).one_head, classes_answered(learner, tasks_learnt)
     for task in tasks:
         between()
         right, count = 0, 0
         with clock("evaluation"):
             for x, y in task.test_batches():
                 count += len(y)
-                if not scenario.open or not learnt.isdisjoint(y.tolist()):
-                    answers = learner.predict(x, None if scenario.one_head else task.id)
+                if answered is None or not answered.isdisjoint(y.tolist()):
+                    answers = learner.predict(x, None if one_head else task.id)
                     right += int((answers == y.to(x.device)).sum())
         accuracies.append(right / count)
         counts.append(count)
     for watcher in watchers:
         watcher.evaluated(tasks_learnt, accuracies)
     return accuracies, counts
+
+
+def classes_answered(learner: Learner, tasks_learnt: int) -> set[int] | None:
+    """The only classes that a learner can name; None where it may name any, as far as is known."""
+    if not scenario_of(learner).open:
+        return None
+    heads = getattr(getattr(learner, "model", None), "heads", None)
+    if heads is not None:
+        return set(heads.seen)
+    return None if tasks_learnt else set()  # a learner of one's own is not asked before it has learnt anything
 
 
 def scenario_of(learner: Learner) -> Scenario:

@@ -259,11 +259,11 @@ class EpisodicMemory:
         share, least = self.share(tasks), self.least_share(note_bytes, images)
         if share >= least:
             return
-        if tasks == 1 or self.budget.per_task:
+        if self.budget.per_task:
             shared, enough = f"a budget of {share} bytes per task", f"{least}/task"
         else:
-            shared = f"a budget of {self.budget}, {share} bytes for each of {tasks},"
-            enough = str(least * tasks)
+            each = f", {share} bytes for each of {tasks}," if tasks > 1 else ""
+            shared, enough = f"a budget of {self.budget}{each}", str(least * tasks)
         remedy = f"raise it: one takes {least} bytes as {self.codec.spec}, so give at least --memory-bytes {enough}"
         raise ConfigError(f"{shared} cannot hold one image; {remedy}")
 

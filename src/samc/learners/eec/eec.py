@@ -21,6 +21,7 @@ from samc.learners.rehearsal import ReplayLearner
 from samc.learners.rules import Gradient
 from samc.learners.settings import NetworkSettings
 from samc.memory import budget_of
+from samc.memory.codecs import TASKS_EXPECTED
 from samc.models import InpaintingAutoencoder
 from samc.models.autoencoder import WIDTHS, code_grid, decode
 from samc.models.classifier import in_mode
@@ -69,7 +70,8 @@ class EEC(ReplayLearner):
         terms = self.settings
         budget = budget_of(self.image_shape, num_classes, terms.buffer_size, terms.accounting, terms.memory_bytes)
         if not budget.per_task:
-            raise ConfigError(f"eec cannot shrink what it has encoded; say memory-bytes as {terms.memory_bytes}/task")
+            share = f"for {TASKS_EXPECTED} of them --memory-bytes {budget.total // TASKS_EXPECTED}/task"
+            raise ConfigError(f"eec cannot shrink what it has encoded; say what each task may have, {share}")
         return budget.total
 
     def fit_classes(self, count: int) -> None:
