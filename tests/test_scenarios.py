@@ -1020,3 +1020,20 @@ def test_the_best_preset_is_one_for_hidden_boundaries_too(name, scenario, among)
     assert told.batch_classes == ("task" if scenario == "class" else "seen")
     given = {"model": name, "preset": "best", "dataset": "split-cifar100", "boundaries": "hidden", **terms}
     assert configure(given)[0].settings == hidden
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        (
+            "er",
+            {"memory_bytes": "400", "boundaries": "hidden"},
+            r"400 bytes for all tasks cannot .*--memory-bytes 433$",
+        ),
+        ("eec", {"memory_bytes": "150KB"}, r"say what each task may have, for 10 of them --memory-bytes 15000/task$"),
+        ("er", {"preset": "embedded"}, "name one, such as embedded:split-synthetic$"),
+    ],
+)
+def test_remedies_can_be_followed(name, given, message):
+    with pytest.raises(ConfigError, match=message):
+        LEARNERS[name](4, (3, 12, 12), scenario="class", **given)
