@@ -179,8 +179,12 @@ def test_memory_on_saliency():
 
 def test_scenarios_at_equal_bytes():
     rows = table("docs/scenarios.md", "| method | CIFAR-100, 614,600 bytes")
-    columns = ("split-cifar100", 614_600), ("split-cifar100", 3_073_000), ("split-cifar10", 614_600)
-    columns = (*columns, ("split-mini-imagenet", 4_233_800))
+    columns = (
+        ("split-cifar100", 614_600),
+        ("split-cifar100", 3_073_000),
+        ("split-cifar10", 614_600),
+        ("split-mini-imagenet", 4_233_800),
+    )
     assert len(rows) == 6
     for method, *cells in rows:
         for (stream, nbytes), cell in zip(columns, cells, strict=True):

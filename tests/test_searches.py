@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 import samc
-from samc.config import DOMAINS, ROTATED
 from samc.experiments.specification import EMBEDDED
-from samc.presets import ANY_STREAM, presets
+from samc.presets import ANY_STREAM, presets, unturned
 from samc.report.found import find_runs
 
 RESULTS = Path(samc.__file__).parents[2] / "results"
@@ -88,8 +87,7 @@ def tried():
         for record in (run.record for run in find_runs([folder])):
             if record.config.get("tested_on") == "held-out":
                 scenario = record.config.get("scenario", "task")
-                named = record.config["dataset"].removeprefix(ROTATED).removesuffix(DOMAINS)
-                stream = named + ("" if scenario == "task" else f"/{scenario}")
+                stream = unturned(record.config["dataset"]) + ("" if scenario == "task" else f"/{scenario}")
                 of_method = values.setdefault((stream, record.config["model"]), {})
                 for name, value in record.config.items():
                     of_method.setdefault(name, set()).add(value if not isinstance(value, list) else tuple(value))

@@ -33,7 +33,7 @@ def preset_values(
     # what is made for the embedded stream; else the best that was measured for our own method, the paper's for rivals
     auto = ("embedded", "best", "paper") if model == RunConfig.model else ("embedded", "paper")
     order = {"auto": auto, "best": ("best", "paper"), "text": ("text", "paper"), "none": ()}.get(preset, (preset,))
-    streams = [dataset.removeprefix(ROTATED).removesuffix(DOMAINS) if dataset else ANY_STREAM, ANY_STREAM]
+    streams = [unturned(dataset) if dataset else ANY_STREAM, ANY_STREAM]
     kinds = [f"/{scenario}/{boundaries}", f"/{scenario}", ""]
     for name in order:
         for stream in (f"{stream}{kind}" for kind in kinds for stream in streams):
@@ -51,6 +51,11 @@ def preset_values(
     raise ConfigError(
         f"preset {preset!r} has no values for {model} on any stream; name one, such as {preset}:{there[0]}"
     )
+
+
+def unturned(dataset: str) -> str:
+    """The stream whose values one of domains takes over: the same images, shared out or turned in another way."""
+    return dataset.removeprefix(ROTATED).removesuffix(DOMAINS)
 
 
 def named_preset(text: str, model: str, scenario: str | None = None, boundaries: str | None = None) -> dict[str, Any]:

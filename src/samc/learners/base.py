@@ -73,8 +73,8 @@ class NetworkLearner(Inputs):
     ):
         self.guard = Guard()
         method = type(self).__name__.lower()
-        told = settings.get("scenario"), settings.get("boundaries")
-        values = {} if preset is None else named_preset(preset, method, *told)
+        scenario = settings.get("scenario"), settings.get("boundaries")
+        values = {} if preset is None else named_preset(preset, method, *scenario)
         known = {name: value for name, value in values.items() if name in self.Settings.names()}
         self.settings: Any = self.Settings.made(settings, method, known)
         self.scenario = Scenario(self.settings.scenario, self.settings.boundaries)

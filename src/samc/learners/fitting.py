@@ -13,6 +13,8 @@ TASKS = "heads._extra_state"
 # where a network's state has the classes of each task
 FREE_ROOM, MOST_ROOM = 256, 4
 # images that there may be dense room for, however few are kept, and for each that is kept: twice as many as there are
+UNSAID = {name: getattr(NetworkSettings, name) for name in ("scenario", "boundaries")}
+# terms that are younger than states: one that does not say them is of these
 SHOWN = 3
 # differences that a message names
 OLD = "it does not say what it is of, as states of earlier versions of samc; make it anew with this version"
@@ -40,8 +42,8 @@ def check_state(learner: Any, state: dict[str, Any]) -> None:
 
 
 def said(terms: dict[str, Any], name: str) -> Any:
-    """A term, or what it is where nobody says it: scenarios are younger than states."""
-    return terms.get(name, getattr(NetworkSettings, name, "not said"))
+    """A term, or what it is where nobody says it."""
+    return terms.get(name, UNSAID.get(name, "not said"))
 
 
 def check_network_fits(model: nn.Module, weights: dict[str, Any], num_classes: int) -> None:
