@@ -113,7 +113,7 @@ def test_the_readmes_demo():
 def test_methods_on_learning_rates():
     held = {}
     for folder in ("held-out-lr", "held-out-ebm-lr"):
-        for record in map(RunRecord.load, sorted((RESULTS / folder).rglob("record.json"))):
+        for record in map(RunRecord.load, sorted((RESULTS / "paper" / "grid" / folder).rglob("record.json"))):
             key = record.config["model"], record.config["dataset"], record.config["lr"]
             held.setdefault(key, {})[record.config["seed"]] = ACC(record)
     columns = [(model, f"split-{stream}") for model in ("ebm", "lwf") for stream in ("cifar100", "cifar10")]

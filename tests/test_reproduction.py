@@ -547,6 +547,19 @@ def test_the_page_shows_what_a_store_holds_and_lists_what_it_does_not(tmp_path, 
     assert "| gem | 2 of 3 | **52.50 ± 0.71** |" in results_page(store, seeds=(2, 3, 7))
 
 
+@pytest.mark.slow
+def test_a_gallery_is_shown_where_it_lies_and_else_how_to_draw_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("samc.report.results_page.ITEMS", {"gallery": ITEMS["gallery"]})
+    store = RecordStore(tmp_path)
+    (job,) = ITEMS["gallery"].jobs(["split-cifar10"]).values()
+    store.keep(job, Outcome(of_job(job, 0.5)))
+    text = results_page(store)
+    assert "gallery-split-cifar10.png is not shown: its pictures are of the data set's own images." in text
+    assert "`samc reproduce gallery --datasets split-cifar10 --out FOLDER`" in text
+    (tmp_path / "gallery-split-cifar10.png").touch()
+    assert "](there/gallery-split-cifar10.png)" in results_page(store, link="there/")
+
+
 def test_how_long_what_is_missing_would_take():
     stream, gem, er = "split-cifar100", Variant("gem", "gem"), Variant("er", "er")
     raw, joint = Variant("gem, more", "gem", {"lr": 0.3}), Variant("joint", "joint")

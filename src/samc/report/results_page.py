@@ -21,6 +21,7 @@ INTRODUCTION = """# Results
 Every table and figure of the paper and a few of our own, made from the records of runs and from nothing else. `samc
 reproduce` learns what is missing, `samc results` writes this page again."""
 DRAWING = "`samc reproduce`, and `samc results` without --page, draw it."
+NOT_OURS = "is not shown: its pictures are of the data set's own images. To draw it on your machine: "
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,14 @@ def item_lines(item: Item, begun: Results, link: str, folder: Path) -> list[str]
         drawn = f"![{item.what}]({link}{name})" if (folder / name).exists() else f"{name} has not been drawn: {DRAWING}"
         figure = [drawn] if item.name in FIGURES else []
         return [*figure, *([to_markdown(TABLES[item.name](item, begun), level=3)] if item.name in TABLES else [])]
-    names = {stream: f"{item.name}-{stream}.png" for stream in streams_of(begun)}
-    return [f"![{stream}: {item.what}]({link}{name})" for stream, name in names.items() if (folder / name).exists()]
+    return [picture_line(item, stream, link, folder) for stream in streams_of(begun)]
+
+
+def picture_line(item: Item, stream: str, link: str, folder: Path) -> str:
+    name = f"{item.name}-{stream}.png"
+    if (folder / name).exists():
+        return f"![{stream}: {item.what}]({link}{name})"
+    return f"{name} {NOT_OURS}`samc reproduce {item.name} --datasets {stream} --out FOLDER`"
 
 
 def streams_of(results: Results) -> list[str]:
