@@ -83,14 +83,13 @@ def choices():
 def tried():
     """The values of every setting that records on held-out images have, by stream and method."""
     values = {}
-    for folder in sorted(RESULTS.glob("held-out-*")):
-        for record in (run.record for run in find_runs([folder])):
-            if record.config.get("tested_on") == "held-out":
-                scenario = record.config.get("scenario", "task")
-                stream = unturned(record.config["dataset"]) + ("" if scenario == "task" else f"/{scenario}")
-                of_method = values.setdefault((stream, record.config["model"]), {})
-                for name, value in record.config.items():
-                    of_method.setdefault(name, set()).add(value if not isinstance(value, list) else tuple(value))
+    for record in (run.record for run in find_runs([*RESULTS.glob("held-out-*"), RESULTS / "paper" / "grid"])):
+        if record.config.get("tested_on") == "held-out":
+            scenario = record.config.get("scenario", "task")
+            stream = unturned(record.config["dataset"]) + ("" if scenario == "task" else f"/{scenario}")
+            of_method = values.setdefault((stream, record.config["model"]), {})
+            for name, value in record.config.items():
+                of_method.setdefault(name, set()).add(value if not isinstance(value, list) else tuple(value))
     return values
 
 

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -49,9 +50,17 @@ class RecordStore:
             if is_of_job(record, job):
                 return place, record
         for folder, record in self.index.get(tuple(job.config.as_dict()[name] for name in STATED), ()):
-            if is_of_job(record, job) and has_same_extras(folder, record, job):
+            if is_of_job(record, job) and self.has_same_extras(folder, record, job):
                 return folder, record
         return None
+
+    def has_same_extras(self, folder: Path, record: RunRecord, job: Job) -> bool:
+        """Whether a run left what the job asks for, and no more: more takes longer, and a record counts its seconds.
+
+        Pictures hold pixels of the data set and may have been left behind; then the folder's name tells of them.
+        """
+        pictures = (folder / PICTURES).exists() or folder == self.place(replace(job, pictures=True))
+        return (record.diagnosis is not None, pictures) == (job.diagnose, job.pictures)
 
     @cached_property
     def index(self) -> dict[tuple[Any, ...], list[tuple[Path, RunRecord]]]:
@@ -135,8 +144,3 @@ def states_none(record: RunRecord, job: Job, name: str) -> bool:
     """Whether None is what a record says; else it is a gap, which older versions wrote as None too."""
     kinds = (type(job.config), type(job.config.settings))
     return name in record.config and any(name in may_be_none(kind) for kind in kinds)
-
-
-def has_same_extras(folder: Path, record: RunRecord, job: Job) -> bool:
-    """Whether a run left what the job asks for, and no more: more takes longer, and a record counts its seconds."""
-    return (record.diagnosis is not None, (folder / PICTURES).exists()) == (job.diagnose, job.pictures)
