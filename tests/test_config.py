@@ -6,6 +6,7 @@ import json
 import pydoc
 import re
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import get_args
 
@@ -154,8 +155,13 @@ def test_every_preset_is_one_of_its_grid_and_of_its_methods_settings_and_passes_
 
 
 @pytest.mark.parametrize("dataset", ["split-mnist", "permuted-mnist", "rotated-split-mnist"])
-@pytest.mark.parametrize("scenario", ["task", "class", "domain"])
-@pytest.mark.parametrize("model", ["er", "samc"])
+@pytest.mark.parametrize(
+    ("model", "scenario"),
+    [
+        *product(("samc", "er", "der", "mer", "gem"), ("task", "class", "domain")),
+        *product(("icarl",), ("task", "class")),  # it learns new classes, and a domain brings none
+    ],
+)
 def test_digits_and_permuted_pixels_are_not_mirrored(dataset, scenario, model):
     settings = resolved(model=model, dataset=dataset, preset="best", scenario=scenario)[0].settings
     elsewhere = resolved(model=model, dataset="split-tiny-imagenet", preset="best", scenario=scenario)[0].settings
