@@ -265,7 +265,7 @@ def test_a_server_without_end_is_cut_off(server, tmp_path, monkeypatch, stated):
 
 @pytest.mark.parametrize("headers", [False, True])
 def test_a_server_that_drips_is_given_up(server, tmp_path, monkeypatch, headers):
-    monkeypatch.setattr("samc.streams.fetch.CHUNK_SECONDS", 0.5)
+    monkeypatch.setattr("samc.streams.download.CHUNK_SECONDS", 0.5)
 
     def drip(handler, over):
         if headers:

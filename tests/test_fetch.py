@@ -15,7 +15,9 @@ import pytest
 from data_makers import listing, make_cifar, special, tar
 from samc.errors import ConfigError, DataError, OutputError
 from samc.streams import cifar
-from samc.streams.fetch import ARCHIVES, CHUNK_BYTES, ProgressFile, default_data_dir, fetch, move_into_place
+from samc.streams.archives import ARCHIVES
+from samc.streams.download import CHUNK_BYTES, ProgressFile
+from samc.streams.fetch import default_data_dir, fetch, move_into_place
 
 FOLDER = "cifar-100-python"
 BY_HAND = rf"download cifar-100-python\.tar\.gz elsewhere and unpack it so that .*/{FOLDER}/train exists"
@@ -184,7 +186,7 @@ def test_a_server_that_cannot_be_reached(data_dir, damaged, monkeypatch, url, re
 
 
 def test_a_server_that_stops_answering(serve, body, data_dir, damaged, monkeypatch):
-    monkeypatch.setattr("samc.streams.fetch.TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("samc.streams.download.TIMEOUT_SECONDS", 0.2)
     monkeypatch.setenv("no_proxy", "*")
     with (
         ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as deaf,  # accepts, but nobody serves
@@ -195,7 +197,7 @@ def test_a_server_that_stops_answering(serve, body, data_dir, damaged, monkeypat
 
 
 def test_a_server_that_falls_silent_half_way(serve, body, data_dir, damaged, monkeypatch):
-    monkeypatch.setattr("samc.streams.fetch.TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("samc.streams.download.TIMEOUT_SECONDS", 0.2)
     serve(body, length=len(body) + 1000, hold=True)
     with pytest.raises(DataError, match=rf"the connection to .* was lost \(.*timed out.*\); try again, or {BY_HAND}"):
         fetch("cifar100", data_dir)

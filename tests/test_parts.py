@@ -20,7 +20,7 @@ from samc.errors import ConfigError
 from samc.learners import LEARNERS, live
 from samc.learners.augmentation import augmented
 from samc.learners.live import LiveMemory
-from samc.memory.buffer import StoredImage
+from samc.memory.stored import StoredImage
 from samc.models import Classifier, Heads, probe
 from toys import PLAIN, Replaying, coloured_squares, random_batch
 

@@ -23,9 +23,10 @@ from samc.files import open_regular
 from samc.learners.contract import Learner, StepStats
 from samc.learners.rehearsal import RehearsalLearner
 from samc.learners.scenario import UNTOLD
-from samc.memory.buffer import EpisodicMemory, StoredImage
+from samc.memory.buffer import EpisodicMemory
 from samc.memory.gist import Gist
 from samc.memory.masked import MaskedCodec
+from samc.memory.stored import StoredImage
 from samc.protocol import Watcher
 from samc.similarity import psnr
 from samc.streams.base import Stream, Task

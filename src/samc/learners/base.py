@@ -2,40 +2,38 @@
 
 import copy
 import inspect
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64, UInt8
+from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from samc.config import described_settings, setting_fields, signature
 from samc.engine import Engine, Held
 from samc.errors import ConfigError
+from samc.learners.answers import Answers
 from samc.learners.arguments import check_number, checked_device, checked_shape
 from samc.learners.average import Average
 from samc.learners.contract import StepStats
 from samc.learners.fitting import check_state
 from samc.learners.guard import Guard, guarded
-from samc.learners.inputs import Images, Inputs, Labels, TaskId, task_number, told_task
+from samc.learners.inputs import Images, Labels, TaskId, task_number
 from samc.learners.saving import save_learner
 from samc.learners.scenario import Scenario
 from samc.learners.settings import NetworkSettings
 from samc.models import Classifier, Heads, probe
 from samc.models.backbones import TimmBackbone, build_backbone
-from samc.models.classifier import in_mode
 from samc.models.start import seeded
 from samc.presets import named_preset
 from samc.streams.base import Task
 from samc.streams.pixels import Normalisation
 
-EVALUATION_BATCH = 512
 
-
-class NetworkLearner(Inputs):
+class NetworkLearner(Answers):
     """A network with one head per task, or for all, learnt by plain SGD. A method adds `Settings`, `setup`, `observe`.
 
     num_classes    how many classes the stream has; left out, heads grow as classes arrive
@@ -97,7 +95,6 @@ class NetworkLearner(Inputs):
         self.clock = self.engine.clock
         self.average = Average(self.model, self.settings.average) if self.settings.average else None
         self.begun_tasks: list[int] = []
-        self.holding: tuple[Hashable, Held] | None = None
         self.current_task: int | None = None
         self.begun = False
         self.declared: set[int] = set()
@@ -119,14 +116,6 @@ class NetworkLearner(Inputs):
         if found.channels_last:
             classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return classifier
-
-    @property
-    def mean(self) -> tuple[float, ...] | None:
-        return self.normalisation.mean if self.normalisation else None
-
-    @property
-    def std(self) -> tuple[float, ...] | None:
-        return self.normalisation.std if self.normalisation else None
 
     @property
     def backbone_name(self) -> str:
@@ -212,14 +201,7 @@ class NetworkLearner(Inputs):
         now = known[self.current_task] if self.current_task is not None else ()
         old = {label for task in self.begun_tasks for label in known[task]}
         old -= set() if self.scenario.holds_all else set(now)
-        if not old:
-            return None
-        key = self.current_task, self.model.heads.version
-        if self.holding is None or self.holding[0] != key:  # sent to the device once
-            weights = torch.zeros(self.model.heads.num_classes)
-            weights[sorted(old)] = weight / len(old)
-            self.holding = key, Held(self.average.engine, weights.to(self.device))
-        return self.holding[1]
+        return self.average.held(old, weight) if old else None
 
     def observe(self, x: Images, y: Labels, task: TaskId | None = None) -> StepStats:
         raise TypeError(f"{type(self).__name__} does not say how it learns: define observe")
@@ -228,41 +210,6 @@ class NetworkLearner(Inputs):
         """Methods that learn something from a whole task do so here."""
         self.scenario.check_boundary()
         self.begun = False
-
-    def predict(self, x: Images, task: TaskId | None = None) -> Int64[Tensor, "b"]:
-        """The class of each image, among its task's, or without a task among all seen; on the caller's device."""
-        self.check_asked(task)
-        return self.answers(x, told_task(task))
-
-    def check_asked(self, task: TaskId | None) -> None:
-        """Refuse a task that there is none of, or none where there is one, and a question before anything was seen."""
-        self.scenario.check_asked(task)
-        if task is None and not self.model.heads.seen:
-            raise ConfigError("no class has been seen yet that an image could be of; observe some images first")
-        if task is not None:
-            self.check_seen(task_number(task))
-
-    @torch.no_grad()
-    def answers(self, x: Images, task: int) -> Int64[Tensor, "b"]:
-        """Of a task's head, or of the one that all tasks share."""
-        x, heads = self.in_order(x), self.model.heads
-        with in_mode(self.answering.model, "eval"):
-            parts = [self.scores(self.as_images(part), task).argmax(1) for part in x.split(EVALUATION_BATCH)]
-        return heads.in_order(task, self.device)[torch.cat(parts)].to(x.device)
-
-    def check_seen(self, task: int) -> None:
-        known = self.model.heads.task_classes
-        if task not in known:
-            raise ConfigError(f"task {task} has not been seen yet; known: {sorted(known)}")
-
-    def scores(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
-        """How much speaks for each of the task's classes; the highest is predicted."""
-        return self.answering.model.logits(self.answering.features(x), task)
-
-    @property
-    def answering(self) -> Engine:
-        """Of the network that answers: the average, where there is one."""
-        return self.average.engine if self.average else self.engine
 
     def memory_report(self) -> dict[str, Any]:
         """What is kept of past tasks, for the record: every byte, by part.

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from samc.engine import Batch
-from samc.learners.base import EVALUATION_BATCH
+from samc.learners.answers import EVALUATION_BATCH
 from samc.learners.contract import StepStats
 from samc.learners.distillation import DistillingLearner, DistillingSettings
 from samc.learners.inputs import Images, Labels, TaskId

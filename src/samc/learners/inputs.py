@@ -42,6 +42,14 @@ class Inputs:
     assign: Callable[[int, Sequence[int]], None]
     begin: Callable[[int], None]
 
+    @property
+    def mean(self) -> tuple[float, ...] | None:
+        return self.normalisation.mean if self.normalisation else None
+
+    @property
+    def std(self) -> tuple[float, ...] | None:
+        return self.normalisation.std if self.normalisation else None
+
     def as_batch(self, x: Images, y: Labels, task: TaskId | None) -> Batch:
         """A batch as the network takes it, or the reason why it cannot be learnt from."""
         if (task is None) == self.scenario.told:

@@ -7,7 +7,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from samc.engine import Batch
-from samc.memory.buffer import StoredImage
+from samc.memory.stored import StoredImage
 
 FIRST_ROOM = 64
 # images; there is twice as much room whenever it is full

@@ -20,7 +20,7 @@ from samc.learners.replay import Replay
 from samc.learners.rules import Rule
 from samc.learners.settings import KeepingSettings, MemorySettings
 from samc.memory import AUTO, Budget, EpisodicMemory, budget_of, codec_for, full_selection, parse_codec
-from samc.memory.buffer import StoredImage
+from samc.memory.stored import StoredImage
 from samc.models.classifier import in_mode
 from samc.streams.base import Task
 

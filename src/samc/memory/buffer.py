@@ -4,9 +4,8 @@ import operator
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -15,50 +14,12 @@ from jaxtyping import Bool, Int64, UInt8
 from samc.config import Terms
 from samc.errors import ConfigError, DataError
 from samc.memory.budget import Accounting, Budget
-from samc.memory.codec import MAX_UNKNOWN_CLASSES, Codec, label_type, smallest_type
-from samc.memory.selection import Selection, full_selection
-
-NOTE_LENGTH = np.dtype("<u2")
-# of the length of a note, which may be another for every image
+from samc.memory.codec import MAX_UNKNOWN_CLASSES, Codec, label_type, largest_blob, smallest_type
+from samc.memory.selection import Selection
+from samc.memory.stored import NOTE_LENGTH, StoredImage, TaskMemory, counted, note_lengths
 
 PIXELS_AT_ONCE = 2**22
 # of the images that are decoded together where each is looked at alone
-
-
-class StoredImage(NamedTuple):
-    """One stored image: what the codec wrote, the label, and the lengths of blob and note where they may differ.
-
-    `cost` is what it counts against the budget. The `note` is what a method keeps with the image.
-    """
-
-    blob: bytes
-    label: bytes
-    length: bytes
-    cost: int
-    note: bytes = b""
-
-    @property
-    def nbytes(self) -> int:
-        return len(self.blob) + len(self.label) + len(self.length) + len(self.note)
-
-    def __repr__(self) -> str:
-        return f"StoredImage({self.nbytes:,} bytes)"
-
-
-@dataclass(repr=False)
-class TaskMemory:
-    """One task's stored images, oldest first; what they cost together; how many were ever offered."""
-
-    images: deque[StoredImage] = field(default_factory=deque)
-    cost: int = 0
-    offered: int = 0
-
-    @property
-    def nbytes(self) -> int:
-        return sum(image.nbytes for image in self.images)
-
-    def __repr__(self) -> str:
-        return f"TaskMemory({counted(len(self.images), 'image')} of {self.offered:,} offered, {self.nbytes:,} bytes)"
 
 
 class EpisodicMemory:
@@ -276,14 +237,7 @@ class EpisodicMemory:
             most = int(np.prod(self.codec.image_shape)) + 2**16 + besides
             extra = note_bytes if self.accounting == "bytes" else 0
             return bisect_left(range(most), 1, key=lambda share: self.pixels_in(share - extra))
-        return max((self.largest(part) + besides for part in images), default=0)
-
-    def largest(self, images: UInt8[np.ndarray, "n c h w"]) -> int:
-        """What the largest of some pictures takes; of those that depend on what is salient, as if nothing were."""
-        count, _, height, width = images.shape
-        everything = full_selection(count, height, width)
-        nothing = replace(everything, masks=np.zeros_like(everything.masks))
-        return max(map(len, self.codec.encode(images, nothing if self.codec.selective else everything)), default=0)
+        return max((largest_blob(self.codec, part) + besides for part in images), default=0)
 
     @property
     def overhead_bytes(self) -> int:
@@ -348,15 +302,3 @@ class EpisodicMemory:
         from samc.memory.notebook import memory_html  # noqa: PLC0415  (it imports this module)
 
         return memory_html(self)
-
-
-def note_lengths(notes: Sequence[bytes]) -> np.ndarray:
-    """How long each note is, as it is stored."""
-    longest, most = max(map(len, notes), default=0), np.iinfo(NOTE_LENGTH).max
-    if longest > most:
-        raise DataError(f"what is kept with an image takes at most {most:,} bytes, got {longest:,}; keep less")
-    return np.array([len(note) for note in notes], NOTE_LENGTH)
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,13 +1,14 @@
 """What a codec is: an image and the selection of its pixels to keep, turned into bytes and back."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, UInt8
 
 from samc.errors import ConfigError, DataError
-from samc.memory.selection import Selection
+from samc.memory.selection import Selection, full_selection
 
 Shape = tuple[int, int, int]
 # of an image: channels, height, width
@@ -78,6 +79,14 @@ class Raw(Codec):
         """All of an image or none of it."""
         _, height, width = self.image_shape
         return height * width if size_bytes >= int(np.prod(self.image_shape)) else 0
+
+
+def largest_blob(codec: Codec, images: UInt8[np.ndarray, "n c h w"]) -> int:
+    """What the largest of some pictures takes; of those that depend on what is salient, as if nothing were."""
+    count, _, height, width = images.shape
+    everything = full_selection(count, height, width)
+    nothing = replace(everything, masks=np.zeros_like(everything.masks))
+    return max(map(len, codec.encode(images, nothing if codec.selective else everything)), default=0)
 
 
 def smallest_type(largest: int) -> np.dtype:

@@ -19,9 +19,10 @@ import numpy as np
 
 from samc.errors import OutputError
 from samc.memory.budget import Accounting, Budget
-from samc.memory.buffer import NOTE_LENGTH, EpisodicMemory, StoredImage, TaskMemory, note_lengths
+from samc.memory.buffer import EpisodicMemory
 from samc.memory.codecs import parse_codec
 from samc.memory.container import Container, compact_json, container_bytes, damaged_file, packed, read, write
+from samc.memory.stored import NOTE_LENGTH, StoredImage, TaskMemory, note_lengths
 
 __all__ = ["FILE", "container_bytes", "load", "save"]
 

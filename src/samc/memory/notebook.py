@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 from PIL import Image
 
-from samc.memory.buffer import EpisodicMemory, TaskMemory, counted
+from samc.memory.buffer import EpisodicMemory
+from samc.memory.stored import TaskMemory, counted
 
 MAX_TASKS, MAX_IMAGES = 20, 10
 MAX_SIDE = 128

@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from samc.errors import ConfigError, DataError
-from samc.learners.base import EVALUATION_BATCH, NetworkLearner
+from samc.learners.answers import EVALUATION_BATCH
+from samc.learners.base import NetworkLearner
 from samc.learners.inputs import TaskId, told_task
 from samc.learners.rehearsal import RehearsalLearner
 from samc.memory.selection import MAX_LEVEL, upsampled

@@ -12,7 +12,7 @@ from torch import nn
 from samc.config import Terms, setting
 from samc.engine import Batch
 from samc.errors import ConfigError
-from samc.learners.base import EVALUATION_BATCH
+from samc.learners.answers import EVALUATION_BATCH
 from samc.learners.contract import StepStats
 from samc.learners.eec.encoder import Adam, learn_to_encode
 from samc.learners.eec.episodes import Episodes, check_room, keep
