@@ -18,6 +18,8 @@ def test_by_hand():
     assert metrics.forward_transfer(MATRIX) == pytest.approx(((0.5 - 0.4) + (0.6 - 0.3)) / 2)
     assert metrics.forgetting(MATRIX) == pytest.approx(((0.9 - 0.8) + (0.8 - 0.6)) / 2)
     assert metrics.just_learnt(MATRIX).tolist() == [0.9, 0.8, 1.0]
+    so_far = 0.9, (0.7 + 0.8) / 2, (0.8 + 0.6 + 1.0) / 3
+    assert metrics.average_incremental_accuracy(MATRIX) == pytest.approx(sum(so_far) / 3)
 
 
 def test_forgetting_is_not_minus_bwt_where_a_task_first_improved():

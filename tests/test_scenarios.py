@@ -815,6 +815,12 @@ def test_agem_without_boundaries_has_the_memory_as_its_reference(monkeypatch):
     assert found == [1]  # once something is remembered
 
 
+@pytest.mark.parametrize(("scenario", "tasks"), [("class", [(0, 1)]), ("domain", [(0, 1), (0, 1)])])
+def test_the_classes_of_tasks_are_refused_where_nobody_tells_tasks(scenario, tasks):
+    with pytest.raises(ConfigError, match="task_classes says which classes each task has, which hidden boundaries do"):
+        samc.Finetune(image_shape=(3, 32, 32), scenario=scenario, boundaries="hidden", task_classes=tasks)
+
+
 @pytest.mark.parametrize("name", ["er", "samc", "der", "mer", "joint"])
 def test_a_state_is_taken_up_where_boundaries_are_hidden(name, tmp_path):
     """Bit for bit, from a file too; and one of another scenario is refused."""

@@ -1,4 +1,4 @@
-"""ACC, BWT, FWT, forgetting and stability gap from accuracies: pure functions of fractions, never of percentages."""
+"""ACC, BWT, FWT, forgetting and the like from accuracies: pure functions of fractions, never of percentages."""
 
 from collections.abc import Sequence
 
@@ -28,6 +28,12 @@ def just_learnt(matrix: Matrix) -> Float[np.ndarray, "tasks"]:
 def average_accuracy(matrix: Matrix) -> float:
     """ACC: mean over the tasks after the last one."""
     return float(as_matrix(matrix)[-1].mean())
+
+
+def average_incremental_accuracy(matrix: Matrix) -> float:
+    """The mean over tasks of the accuracy over all tasks so far: iCaRL's measure, usual with one head."""
+    rows = as_matrix(matrix)[1:]
+    return float(np.mean([rows[last, : last + 1].mean() for last in range(len(rows))]))
 
 
 def backward_transfer(matrix: Matrix, *, gem2017: bool = False) -> float:

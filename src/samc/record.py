@@ -17,7 +17,7 @@ import torch
 
 from samc.errors import DataError, OutputError, shortened
 from samc.files import folders_with, read_regular, write_whole
-from samc.metrics import backward_transfer, lowest_accuracy, stability_gap
+from samc.metrics import average_incremental_accuracy, backward_transfer, lowest_accuracy, stability_gap
 from samc.streams.names import name_of, names_without_data
 from samc.values import (
     MOST_CLASSES,
@@ -89,6 +89,10 @@ class RunRecord:
     def bwt_by_t(self) -> float:
         """BWT divided by T, as in the paper's code, where `bwt` is by T − 1. Always the matrix's, never a file's."""
         return backward_transfer(self.accuracy_matrix, gem2017=True)
+
+    @property
+    def average_incremental_accuracy(self) -> float:
+        return average_incremental_accuracy(self.accuracy_matrix)
 
     @property
     def known_names(self) -> Sequence[str] | None:

@@ -76,6 +76,7 @@ class NetworkLearner(Answers):
         known = {name: value for name, value in values.items() if name in self.Settings.names()}
         self.settings: Any = self.Settings.made(settings, method, known)
         self.scenario = Scenario(self.settings.scenario, self.settings.boundaries)
+        self.scenario.check_told(task_classes)
         self.image_shape: tuple[int, int, int] = checked_shape(image_shape)
         check_number("num_classes", num_classes, 1, "how many classes there are; left out, heads grow")
         check_number("seed", seed, 0, "a whole number from 0 below 2**63")

@@ -64,6 +64,12 @@ class Scenario:
         if not self.told:
             raise ConfigError("boundaries are hidden from this learner: no task begins or ends; call observe alone")
 
+    def check_told(self, tasks: Sequence[Sequence[int]]) -> None:
+        """Refuse what a constructor is told of tasks where nobody tells them; the classes of domains are one task's."""
+        if not self.told and len(tasks) > (0 if self.open else 1):
+            why = "task_classes says which classes each task has, which hidden boundaries do not tell"
+            raise ConfigError(f"{why}; leave it out, num_classes says how many there are")
+
     def check_classes(self, task: int, classes: Iterable[int], others: Iterable[Sequence[int]]) -> None:
         """Refuse a task with other classes than those before it, where all have the same."""
         if self.name == "domain" and any(set(other) != set(classes) for other in others):

@@ -34,10 +34,13 @@ BWT = Compared("bwt", "bwt", (-100.0, 100.0), "+")
 BWT_BY_T = replace(BWT, name="bwt_by_t")
 # divided as the paper's code divides: only this one stands beside the paper's
 
+AIA = Compared("average_incremental_accuracy", "aia", (0.0, 100.0))
+
 OVER_SEEDS = (
     "ACC in %, BWT in points: mean ± standard deviation over seeds, and Student's 95 % interval of the mean where "
     "there are three seeds or more. The highest mean ACC in bold, whatever its p."
 )
+SO_FAR = "AIA: average incremental accuracy in %, the mean over tasks of the accuracy over all tasks so far."
 BESIDE_THE_PAPER = (
     "Paper: mean ± standard deviation over its five runs. p: Welch's two-sided test of our mean against the paper's "
     "where there are three seeds or more, not corrected for the number of rows. BWT is divided by the number of tasks "
@@ -122,10 +125,10 @@ def p_against(best: Runs | None, runs: Runs) -> float | None:
     return welch_p(ours.values, theirs.values)
 
 
-def accuracy_table(item: Item, stream: str, all_runs: Sequence[Runs]) -> Table:
-    """The paper's columns are there if it has the item on this stream."""
+def accuracy_table(item: Item, stream: str, all_runs: Sequence[Runs], more: Sequence[Compared] = ()) -> Table:
+    """The paper's columns are there if it has the item on this stream; `more` are measures besides ACC and BWT."""
     paper = published(item.name, stream)
-    measures = (ACC, BWT_BY_T) if paper else (ACC, BWT)
+    measures = (ACC, BWT_BY_T if paper else BWT, *more)
     values = [row_values(stream, runs, measures, paper) for runs in all_runs]
     best = max((row["acc_mean"] for row in values if row["acc_mean"] is not None), default=None)
     rows = [
@@ -133,8 +136,9 @@ def accuracy_table(item: Item, stream: str, all_runs: Sequence[Runs]) -> Table:
         for row in values
     ]
     accountings = {runs.accounting for runs in all_runs if runs.records}
-    notes = [OVER_SEEDS, *([BESIDE_THE_PAPER] if paper else []), *([MIXED] if len(accountings) > 1 else [])]
-    return Table(f"{item.name}, {stream}", columns(measures, bool(paper)), rows, notes)
+    notes = {OVER_SEEDS: True, SO_FAR: AIA in more, BESIDE_THE_PAPER: bool(paper), MIXED: len(accountings) > 1}
+    shown = [note for note, applies in notes.items() if applies]
+    return Table(f"{item.name}, {stream}", columns(measures, bool(paper)), rows, shown)
 
 
 def row_values(stream: str, runs: Runs, measures: Sequence[Compared], paper: dict[Any, Any]) -> dict[str, Any]:

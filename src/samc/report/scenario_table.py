@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from samc.experiments.scenarios import BEST
 from samc.experiments.specification import Item
-from samc.report.accuracy_table import accuracy_table, tested_against
+from samc.report.accuracy_table import AIA, accuracy_table, tested_against
 from samc.report.runs import BUDGET, Results, by_stream
 from samc.report.tables import Table
 
@@ -19,6 +19,6 @@ def scenario_tables(item: Item, results: Results) -> list[Table]:
                 if runs.variant.at == nbytes
             ]
             best = next((runs for runs in here if runs.variant.label == BEST), None)
-            table = accuracy_table(item, f"{stream}, {nbytes:,.0f} bytes", here)
+            table = accuracy_table(item, f"{stream}, {nbytes:,.0f} bytes", here, more=[AIA])
             tables.append(tested_against(best, BEST, table, here))
     return tables
