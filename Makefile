@@ -31,7 +31,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# before a commit: style, types and the tests that are quick, in about a minute
+# before a commit: style, types and the tests that are quick
 check: lint .venv/avalanche
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"
 

@@ -127,6 +127,15 @@ def test_methods_on_learning_rates():
     assert held == {}
 
 
+def test_avalanche_side_by_side():
+    rows = json.loads((RECORDED / "against-avalanche-cpu.json").read_text())["rows"]
+    shown = table("docs/avalanche.md", "| strategy | ms per step")
+    for (_, slow, fast, ratio, theirs, ours, p), row in zip(shown, rows, strict=True):
+        figures = row["avalanche ms"], row["ours ms"], row["avalanche / ours"]
+        assert all(map(says, (slow, fast, ratio), figures)), row["method"]
+        assert [theirs or DASH, ours or DASH, p or DASH] == [row["ACC % avalanche"], row["ACC % ours"], row["p"]]
+
+
 def test_fidelity_on_pretrained_weights():
     found = json.loads((RECORDED / "completions-cpu.json").read_text())["rows"]
     rows, stream = {(row["stream"], row["completion"]): row for row in found}, ""

@@ -10,7 +10,6 @@ from samc.experiments.items import ITEMS
 from samc.experiments.record_store import RecordStore
 from samc.experiments.specification import Item
 from samc.files import write_output
-from samc.record import RunRecord
 from samc.report.missing import missing_table
 from samc.report.reproduction import FIGURES, TABLES, load_pictures, publish
 from samc.report.runs import Results, machines_sentence
@@ -26,17 +25,18 @@ NOT_OURS = "is not shown: its pictures are of the data set's own images. To draw
 
 @dataclass(frozen=True)
 class ItemResults:
-    """An item, and the records that a store has of it, by run and by the name of the job."""
+    """An item, and the records that a store has of it, by run; and by the name of each job where its record lies."""
 
     item: Item
     results: Results
-    by_job: Mapping[str, RunRecord | None]
+    places: Mapping[str, Path | None]
 
     @classmethod
     def collect(cls, item: Item, store: RecordStore, quick: bool, seeds: Sequence[int] | None) -> "ItemResults":
         jobs = item.jobs(seeds=seeds, quick=quick)
-        results = {key: store.find(job) for key, job in jobs.items()}
-        return cls(item, results, {job.name: results[key] for key, job in jobs.items()})
+        located = {key: store.locate(job) or (None, None) for key, job in jobs.items()}
+        results = {key: record for key, (_, record) in located.items()}
+        return cls(item, results, {job.name: located[key][0] for key, job in jobs.items()})
 
     @property
     def begun(self) -> Results:
@@ -48,13 +48,15 @@ class ItemResults:
 def results_page(store: RecordStore, *, link: str = "", quick: bool = False, seeds: Sequence[int] | None = None) -> str:
     """The page as Markdown; `link` leads from it to the store's folder, where the figures are."""
     collected = [ItemResults.collect(item, store, quick, seeds) for item in ITEMS.values()]
-    jobs = {name: record for item_results in collected for name, record in item_results.by_job.items()}
-    known = [record for record in jobs.values() if record]
+    places = {name: place for item_results in collected for name, place in item_results.places.items()}
+    here = [place for place in places.values() if place]
+    known = [record for item_results in collected for record in item_results.results.values() if record]
     missing = missing_table({item_results.item.name: item_results.results for item_results in collected}, quick)
+    machines = machines_sentence(known)
     rest = "; the others are [listed at the end](#not-run-yet)" if missing.rows else ""
     parts = [
         INTRODUCTION,
-        " ".join([f"{len(known):,} of {len(jobs):,} runs are here{rest}.", *machines_sentence(known)]),
+        " ".join([f"{len(here):,} of {len(places):,} runs are here, in {len(set(here)):,} records{rest}.", *machines]),
     ]
     parts += [part for item_results in collected for part in item_section(item_results, link, store.folder)]
     return "\n\n".join([*parts, *([to_markdown([missing])] if missing.rows else [])]) + "\n"
