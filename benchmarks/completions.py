@@ -2,8 +2,9 @@
 
 Held out is a tenth of the training images, which nothing here learns from: pretrained weights are from another data
 set, and the autoencoder that starts from random weights learns from the other nine tenths, a few steps of SGD per task
-as in SAMC. Masks are random, as in pretraining; PSNR is on dropped pixels, SSIM on whole images. Needs the data sets:
-samc data fetch cifar10, cifar100.
+as in SAMC. Masks are random, as in pretraining; PSNR is on dropped pixels, SSIM on whole images. p is of the paired t
+test against Telea's rule over the images: of each one's mean squared error, and of its SSIM. Needs the data sets: samc
+data fetch cifar10, cifar100.
 """
 
 import argparse
@@ -20,6 +21,8 @@ from samc.experiments.pretraining import random_masks
 from samc.learners import configure
 from samc.learners.completing import CompletionSettings
 from samc.learners.samc import AUTOENCODER_BATCH, SALIENCY_BATCH
+from samc.report.numbers import format_p
+from samc.report.student import paired_p
 from samc.similarity import psnr, squared_error, ssim
 from samc.streams import Stream, open_stream
 
@@ -74,22 +77,27 @@ def completions(stream: Stream, device: torch.device) -> dict[str, Completion]:
 
 
 def measure(stream: Stream, given: argparse.Namespace, count: int) -> list[Row]:
-    """A row for each completion: dB on dropped pixels at each threshold, then SSIM."""
+    """A row for each completion: dB on dropped pixels at each threshold, SSIM, p of the differences from Telea."""
     held_out = torch.cat([task.test_x for task in stream])
     images = np.ascontiguousarray(held_out[:: max(1, len(held_out) // count)][:count].numpy())
-    truth, everywhere = images / np.float32(255), np.ones((len(images), *images.shape[2:]), bool)
+    truth, everywhere = images / np.float32(255), np.ones((1, *images.shape[2:]), bool)
     ways = completions(stream, given.device)
-    decibels: dict[str, Row] = {way: {} for way in ways}
-    similarity: dict[str, Row] = {way: {} for way in ways}
+    shown: dict[str, Row] = {way: {"dB": {}, "SSIM": {}, "p of dB": {}, "p of SSIM": {}} for way in ways}
     for threshold in THRESHOLDS:
         masks = random_masks(len(images), *images.shape[2:], np.random.default_rng(0), (threshold, threshold))
         masked = RULES["zero"](images, masks)
-        for way, completion in ways.items():
-            completed = completion(masked, masks).cpu().numpy()
-            decibels[way][f"dB {threshold}"] = round(psnr(squared_error(completed, truth, ~masks)) or 0.0, 2)
-            similarity[way][f"SSIM {threshold}"] = round(ssim(completed, truth, everywhere) or 0.0, 3)
+        completed = {way: completion(masked, masks).cpu().numpy() for way, completion in ways.items()}
+        each = [slice(number, number + 1) for number in range(len(images))]
+        errors = {way: [squared_error(x[one], truth[one], ~masks[one]) for one in each] for way, x in completed.items()}
+        alike = {way: [ssim(x[one], truth[one], everywhere) for one in each] for way, x in completed.items()}
+        for way, x in completed.items():
+            shown[way]["dB"][threshold] = round(psnr(squared_error(x, truth, ~masks)) or 0.0, 2)
+            shown[way]["SSIM"][threshold] = round(float(np.mean(alike[way])), 3)
+            for name, values in (("p of dB", errors), ("p of SSIM", alike)):
+                shown[way][name][threshold] = format_p(paired_p(np.subtract(values[way], values[RULE]).tolist()))
     return [
-        {"stream": stream.name, "completion": way, "images": len(images), **decibels[way], **similarity[way]}
+        {"stream": stream.name, "completion": way, "images": len(images)}
+        | {f"{name} {threshold}": value for name, by in shown[way].items() for threshold, value in by.items()}
         for way in ways
     ]
 

@@ -55,3 +55,11 @@ def runs_of(item, stream="split-cifar100"):
     """By label, what an item has on a stream."""
     found = {key: STORE.find(job) for key, job in ITEMS[item].jobs((stream,)).items()}
     return {runs.variant.label: runs for runs in by_stream(found, axis=("accounting", *BUDGET))[stream]}
+
+
+def on_a_cpu(line):
+    """ACC of class-incremental runs of Split CIFAR-100 in the smaller memory that no GPU has learnt."""
+    jobs = ITEMS["class-incremental"].jobs(("split-cifar100",)).items()
+    store = RecordStore(ROOT / "results" / "class-incremental-cpu")
+    runs = [store.find(job) for (_, variant, _), job in jobs if (variant.line, variant.at) == (line, 614_600)]
+    return [ACC(record) for record in runs if record]
