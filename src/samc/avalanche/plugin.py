@@ -57,7 +57,7 @@ class SAMC(samc.SAMC):
         if any(one is not other for one, other in zip_longest(self.engine.parameters, trainable(self.model))):
             self.engine.refresh()
         if self.average and shapes(self.average.model) != shapes(self.model):
-            before = self.average
+            before, self.holding = self.average, None
             self.average = Average(self.model, before.decay)
             self.average.steps = before.steps
             take_over(self.average.model, before.model.state_dict())

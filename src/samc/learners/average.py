@@ -1,13 +1,12 @@
 """An exponential average of a network that learns: steadier than the network itself, it answers, and may teach it."""
 
 import copy
-from collections.abc import Hashable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from samc.engine import Engine, Held
+from samc.engine import Engine
 from samc.models import Classifier
 
 
@@ -26,7 +25,6 @@ class Average:
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.momentum = 0.0  # what it is shown to teach does not move its statistics
         self.engine = Engine(self.model)
-        self.holding: tuple[Hashable, Held] | None = None
         self.refresh()
 
     def refresh(self) -> None:
@@ -53,15 +51,6 @@ class Average:
         if self.copied[0]:
             torch._foreach_copy_(*self.copied)
         return ()
-
-    def held(self, classes: set[int], weight: float) -> Held:
-        """Classes, held to this network's answers; they share the weight evenly."""
-        heads, key = self.model.heads, (frozenset(classes), weight, self.model.heads.version)
-        if self.holding is None or self.holding[0] != key:  # sent to the device once
-            weights = torch.zeros(heads.num_classes)
-            weights[sorted(classes)] = weight / len(classes)
-            self.holding = key, Held(self.engine, weights.to(next(self.model.parameters()).device))
-        return self.holding[1]
 
     @property
     def nbytes(self) -> int:

@@ -2,7 +2,7 @@
 
 import copy
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -96,6 +96,7 @@ class NetworkLearner(Answers):
         self.clock = self.engine.clock
         self.average = Average(self.model, self.settings.average) if self.settings.average else None
         self.begun_tasks: list[int] = []
+        self.holding: tuple[Hashable, Held] | None = None
         self.current_task: int | None = None
         self.begun = False
         self.declared: set[int] = set()
@@ -202,7 +203,14 @@ class NetworkLearner(Answers):
         now = known[self.current_task] if self.current_task is not None else ()
         old = {label for task in self.begun_tasks for label in known[task]}
         old -= set() if self.scenario.holds_all else set(now)
-        return self.average.held(old, weight) if old else None
+        if not old:
+            return None
+        key = self.current_task, self.model.heads.version
+        if self.holding is None or self.holding[0] != key:  # sent to the device once
+            weights = torch.zeros(self.model.heads.num_classes)
+            weights[sorted(old)] = weight / len(old)
+            self.holding = key, Held(self.average.engine, weights.to(self.device))
+        return self.holding[1]
 
     def observe(self, x: Images, y: Labels, task: TaskId | None = None) -> StepStats:
         raise TypeError(f"{type(self).__name__} does not say how it learns: define observe")
