@@ -18,6 +18,7 @@ from samc.report.paper import published
 pytestmark = pytest.mark.slow
 NAMES = {
     "SAMC, `--preset paper`": "samc",
+    "SAMC, `--preset text`": "samc, the paper's text",
     "SAMC, from the stream alone": "samc, from the stream alone",
     "SAMC, from the stream alone, values accounting (the paper's count)": "samc, from the stream alone",
     "the same, with ER's rule instead of GEM's projection": "samc, from the stream alone, ER's rule",
@@ -37,8 +38,19 @@ NAMES = {
     "autoencoder alone": "autoencoder",
     "rule alone": "rule",
     "rule and autoencoder, as a correction": "rule+autoencoder",
+    "autoencoder alone, pretrained": "autoencoder, pretrained",
+    "rule and autoencoder, pretrained": "rule+autoencoder, pretrained",
 }
 # what a document calls a row, where that is not its label in capitals
+OF_FORMS = {
+    "`--preset paper`": ("table1", "samc"),
+    "`--preset text`": ("table1", "samc, the paper's text"),
+    "pretrained, left as it is": ("table2", "rule+autoencoder, pretrained"),
+    "rule alone": ("table2", "rule"),
+    "from the stream alone": ("table1", "samc, from the stream alone"),
+    "the same, ER's rule": ("table1", "samc, from the stream alone, ER's rule"),
+}
+# the item and the row of each form of SAMC that was tried against the gap
 OF_PARTS = {
     "the average (taken away: and old heads held, which needs it)": (
         "the average",
@@ -118,6 +130,18 @@ def test_fidelity_on_the_other_streams():
 def test_fidelity_on_four_ways_to_complete():
     for completion, *cells in table("docs/fidelity.md", "| completion | ACC: ours"):
         assert shows_acc(cells, row_of(runs_of("table2"), completion), "split-cifar100", "table2"), completion
+
+
+def test_fidelity_on_what_was_tried():
+    rows = {form: cells for form, _, _, *cells in table("docs/fidelity.md", "| form | Grad-CAM")}
+    assert rows.keys() == OF_FORMS.keys()
+    for form, (item, label) in OF_FORMS.items():
+        for number, stream in enumerate(STREAMS.values()):
+            runs, paper = runs_of(item, stream)[label], published("table1", stream)["samc"]
+            p = p_against_paper(runs.over_seeds(ACC), paper["acc"], paper["acc_sd"]) if runs.records else None
+            acc, shown = rows[form][2 * number : 2 * number + 2]
+            assert says(acc, *runs.mean_and_sd(ACC)), (form, stream, acc)
+            assert says(shown, p), (form, stream, shown)
 
 
 def test_fidelity_on_forgetting():

@@ -1,4 +1,4 @@
-"""examples/tour.ipynb: ten cells that run, and the outputs that they were left with."""
+"""examples/tour.ipynb: nine cells that run, and the outputs that they were left with."""
 
 import json
 from pathlib import Path

@@ -79,9 +79,9 @@ def resized_codec(spec: str, image_shape: Shape) -> Resized:
 def codec_for(budget: Budget, image_shape: Shape, salient: bool) -> str:
     """The codec that `auto` stands for: small JPEGs, of half the size where a task has room for few raw images.
 
-    Held-out images of Split CIFAR-100 chose size and quality up to ten raw images; jpeg:20 above was not searched. With
-    saliency, pictures of half the size are smooth where nothing is salient, which is level; larger ones are not, which
-    was worse: both on test images (docs/memory.md).
+    Held-out images of Split CIFAR-100 chose size and quality up to ten raw images; jpeg:20 above was not searched
+    with a head per task. With saliency, pictures of half the size are smooth where nothing is salient, which is level;
+    larger ones are not, which was worse: both on test images (docs/memory.md).
     """
     share = budget.total if budget.per_task else budget.total // TASKS_EXPECTED
     raw_images = share / raw_image_bytes(image_shape, None, "values")
