@@ -473,6 +473,16 @@ def test_the_numbers_behind_a_curve(tmp_path):
     np.testing.assert_allclose([float(row["first_task_accuracy_sd"]) for row in rows], deviations)
 
 
+@pytest.mark.parametrize("name", ["first-task", "threshold", "memory-size"])
+def test_nothing_of_a_figure_is_cut_off(tmp_path, name):
+    """Where a name ran over the edge, there would be ink on it."""
+    item, results = filled(name, gaps=False)
+    publish(item, results, tmp_path, {})
+    pixels = np.asarray(Image.open(tmp_path / f"{name}.png").convert("L"))
+    for edge in (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]):
+        assert (edge == 255).all()
+
+
 def test_a_figure_says_whose_memory_is_counted_otherwise():
     _, results = filled("memory-size", gaps=False, streams=["split-cifar10"])
     streams = by_stream(results, axis=("accounting", "budget_images"))

@@ -103,7 +103,7 @@ def draw_curve(axes: Axes, runs: Runs) -> None:
     style = {"linewidth": 1.3, "markersize": 3.5, "zorder": 4, **STYLES.get(runs.variant.label, {})}
     if len(curves) > 1:
         sd = curves.std(0, ddof=1)
-        alpha = 0.16 if runs.variant.label == "samc" else 0.07
+        alpha = 0.16 if runs.variant.model == "samc" else 0.07
         axes.fill_between(x, mean - sd, mean + sd, color=style["color"], alpha=alpha, linewidth=0, zorder=2)
     axes.plot(x, mean, label=display_name(runs.variant.label), **style)
 
@@ -267,7 +267,9 @@ def save_figure(draw: Callable[[], Figure], stem: Path) -> list[Path]:
         figure = draw()
         for kind in ("png", "svg"):
             content, path = io.BytesIO(), stem.with_name(f"{stem.name}.{kind}")
-            figure.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
+            metadata = {"Date": None} if kind == "svg" else {"Software": None}
+            # tight: as large as what is drawn, so that no long name in a legend is cut off
+            figure.savefig(content, format=kind, metadata=metadata, bbox_inches="tight")
             write_whole(path, content.getvalue(), replace=True)
             paths.append(path)
     return paths
