@@ -34,6 +34,11 @@ def table(page, beginning):
     return rows
 
 
+def text_of(page):
+    """A page without its line ends."""
+    return " ".join((ROOT / page).read_text().split())
+
+
 def says(cell, *values):
     """Whether the numbers of a cell are these, each to the digits that it has; a dash is no number."""
     if cell in (DASH, "not run", "not run yet"):

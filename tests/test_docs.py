@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -72,8 +73,9 @@ def test_every_record_of_the_store_is_found_by_its_job():
     for path in paths:
         record = RunRecord.load(path)
         assert record.device["name"] == "NVIDIA H200"
-        pictured = Job(config_of(record), pictures=True)
-        job = pictured if store.place(pictured) == path.parent else Job(config_of(record))
+        plain = Job(config_of(record), diagnose=record.diagnosis is not None)
+        pictured = replace(plain, pictures=True)
+        job = pictured if store.place(pictured) == path.parent else plain
         assert store.locate(job) == (path.parent, record)
 
 
@@ -114,11 +116,12 @@ def test_the_readmes_demo():
 
 def test_methods_on_learning_rates():
     held = {}
-    for folder in ("held-out-lr", "held-out-ebm-lr"):
-        for record in map(RunRecord.load, sorted((RESULTS / "paper" / "grid" / folder).rglob("record.json"))):
+    for folder in ("paper/grid/held-out-lr", "paper/grid/held-out-ebm-lr", "held-out-lwf-cpu"):
+        for record in map(RunRecord.load, sorted((RESULTS / folder).rglob("record.json"))):
             key = record.config["model"], record.config["dataset"], record.config["lr"]
             held.setdefault(key, {})[record.config["seed"]] = ACC(record)
-    columns = [(model, f"split-{stream}") for model in ("ebm", "lwf") for stream in ("cifar100", "cifar10")]
+    streams = "cifar100", "cifar10", "mini-imagenet"
+    columns = [(model, f"split-{stream}") for model in ("ebm", "lwf") for stream in streams]
     for lr, *cells in table("docs/methods.md", "| lr | EBM, CIFAR-100"):
         for column, cell in zip(columns, cells, strict=True):
             found = held.pop((*column, float(lr)), {})

@@ -1,11 +1,12 @@
 """Tables that README and docs write by hand say what records say: none of their figures can go stale."""
 
 import re
+from operator import eq
 from statistics import mean, stdev
 
 import pytest
 
-from figures import ACC, ROOT, STREAMS, on_a_cpu, runs_of, says, table
+from figures import ACC, ROOT, STREAMS, on_a_cpu, runs_of, says, table, text_of
 from samc.learners import LEARNERS
 from samc.record import RunRecord
 from samc.report.accuracy_table import p_against_paper
@@ -14,6 +15,7 @@ from samc.report.measures import extra_bytes, images_per_task, just_learnt_perce
 from samc.report.numbers import DASH
 from samc.report.paired_table import paired_rows
 from samc.report.paper import published
+from samc.report.student import paired_p
 
 pytestmark = pytest.mark.slow
 NAMES = {
@@ -142,6 +144,75 @@ def test_fidelity_on_what_was_tried():
             acc, shown = rows[form][2 * number : 2 * number + 2]
             assert says(acc, *runs.mean_and_sd(ACC)), (form, stream, acc)
             assert says(shown, p), (form, stream, shown)
+
+
+def test_fidelity_on_thresholds():
+    rows, paper = table("docs/fidelity.md", "| μ | images per task"), published("table1", "split-cifar10")["samc"]
+    known = runs_of("threshold", "split-cifar10")
+    assert {threshold for threshold, *_ in rows} == {label for label, runs in known.items() if len(runs.records) == 3}
+    for threshold, kept, acc, p, bwt, learnt, p_learnt in rows:
+        runs = known[threshold]
+        just_learnt = runs.over_seeds(just_learnt_percent)
+        implied, widest = paper["acc"] - paper["bwt"], paper["acc_sd"] + paper["bwt_sd"]
+        assert says(kept, runs.mean(images_per_task)), threshold
+        assert says(acc, *runs.mean_and_sd(ACC)), threshold
+        assert says(p, p_against_paper(runs.over_seeds(ACC), paper["acc"], paper["acc_sd"])), threshold
+        assert says(bwt, runs.mean(percent("bwt_by_t"))), threshold
+        assert says(learnt, just_learnt.mean), threshold
+        assert says(p_learnt, p_against_paper(just_learnt, implied, widest)), threshold
+
+
+def test_diagnosis_on_split_cifar100():
+    (record,) = runs_of("theory")["samc, from the stream alone"].records.values()
+    steps, memories = record.diagnosis["steps"], record.diagnosis["memories"]
+    acute = [step for step in steps if step["product_applied"] >= 0]
+    fell, fell_short = (
+        [100 * (step[after] < step["loss_before"]) for step in acute]
+        for after in ("loss_after", "loss_after_short_step")
+    )
+    completed, true = ([step[name] > 0 for step in steps] for name in ("product_completed", "product_true"))
+    both, neither = mean(completed) * mean(true), (1 - mean(completed)) * (1 - mean(true))
+    if_positive = [100 * real for made, real in zip(completed, true, strict=True) if made]
+    if_not = [100 * real for made, real in zip(completed, true, strict=True) if not made]
+    last = [memory for memory in memories if memory["tasks_learnt"] == 20]
+    images = sum(memory["images"] for memory in last)
+
+    def over_images(name):
+        return sum(memory["images"] * memory[name] for memory in last) / images
+
+    measured = [
+        (100 * len(acute) / len(steps), len(steps)),
+        (mean(fell), len(acute)),
+        (mean(fell_short),),
+        (100 * mean(map(eq, completed, true)), len(steps)),
+        (100 * (both + neither),),
+        (mean(if_positive), len(if_positive)),
+        (mean(if_not), len(if_not)),
+        (mean(step["reference_cosine"] for step in steps),),
+        (100 * over_images("bound_holds"), images),
+        (over_images("output_error"), over_images("output_bound")),
+    ]
+    rows = table("docs/diagnosis.md", "| claim | measured |")
+    for (_, what, cell), values in zip(rows, measured, strict=True):
+        assert says(cell, *values), (what, cell, values)
+    tasks = sorted({step["task"] for step in steps})
+    above = []
+    for task in tasks:
+        signs = [(a, b) for a, b, step in zip(completed, true, steps, strict=True) if step["task"] == task]
+        first, second = (mean(signs_of) for signs_of in zip(*signs, strict=True))
+        above.append(mean(a == b for a, b in signs) - first * second - (1 - first) * (1 - second))
+    shown = re.search(
+        r"by ([\d.]+) points, task by task \((\d+) tasks in which steps were measured, p ([\d.]+)\)",
+        text_of("docs/diagnosis.md"),
+    )
+    assert all(map(says, shown.groups(), (100 * mean(above), len(tasks), paired_p(above))))
+    shown = re.search(
+        r"of the (\d+) products that are not positive, .*?, (\d+) are positive", text_of("docs/diagnosis.md")
+    )
+    assert all(map(says, shown.groups(), (len(if_not), sum(if_not) / 100)))
+    shown = re.search(r"Lemma 2's bound is (\d+) to (\d+) times the mean error", text_of("docs/diagnosis.md"))
+    ratios = [memory["output_bound"] / memory["output_error"] for memory in last]
+    assert all(map(says, shown.groups(), (min(ratios), max(ratios))))
 
 
 def test_fidelity_on_forgetting():
