@@ -12,7 +12,7 @@ import torch
 
 from samc.errors import ConfigError
 from samc.experiments import local
-from samc.experiments.items import ALL, ITEMS, select_items
+from samc.experiments.items import ALL, COO, ITEMS, select_items
 from samc.experiments.jobs import learn
 from samc.experiments.record_store import RecordStore
 from samc.experiments.specification import DOMAIN_STREAMS, EMBEDDED, STREAMS
@@ -68,6 +68,28 @@ def test_every_item_knows_its_runs():
     assert ten == {"finetune", "ewc", "lwf", "icarl", "gem", "er", "mer", "ebm", "eec", "samc"}
 
 
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (["samc"], {"samc"}),  # a row's own name, though others contain it
+        (["The paper's TEXT", "gem"], {"samc, the paper's text", "gem"}),
+        (["rule", "in true bytes"], {"samc, from the stream alone, ER's rule", COO.label}),
+        (["zero"], set()),
+    ],
+)
+def test_rows_are_named_in_full_or_in_part(names, labels):
+    jobs = ITEMS["table1"].jobs(["split-cifar100"], seeds=[0], rows=names)
+    assert {variant.label for _, variant, _ in jobs} == labels
+    of_all = ITEMS["table1"].jobs(["split-cifar100"], seeds=[0])
+    assert all(of_all[key] == job for key, job in jobs.items())
+
+
+def test_a_command_learns_the_rows_that_are_named(command, tmp_path):
+    given = ("--quick", "--seeds", "0", "--out", tmp_path, "--dry-run")
+    assert command("reproduce", "table2", *given, "--row", "zero", "--row", "rule")[1].startswith("2 runs,")
+    assert command("reproduce", "table2", *given)[1].startswith("6 runs,")
+
+
 @pytest.mark.slow
 def test_items_share_runs():
     of = {name: {job.name for job in ITEMS[name].jobs(["split-cifar100"]).values()} for name in ITEMS}
@@ -114,7 +136,11 @@ def test_all_is_everything_but_the_grid_unless_quick():
         (("table1", "--seeds", "4-0"), "a range goes upwards; write 0-4"),
         (("table1", "--seeds", ""), "--seeds cannot be ''"),
         (("table1", "--models", ""), "unknown model ''"),
-        (("table1", "--models", "joint"), "no run of table1 is of these --datasets and --models"),
+        (("table1", "--models", "joint"), "no run of table1 is of these --datasets, --models and --row"),
+        (("table1", "--models", "er", "--row", "gem"), "no run of table1 is of these --datasets, --models and --row"),
+        (("table1", "--row", "the papers text"), 'did you mean "samc, the paper\'s text"? known: samc; samc, the'),
+        (("table1", "--row", " "), "unknown row ' '"),
+        (("table1", "threshold", "--row", "0.3", "--row", "zero"), "unknown row 'zero'"),
         (("theory", "--dry-run", "--datasets", "split-cifar10"), "no run of theory is of these --datasets"),
         (("table1", "--quick", "--dry-run", "--jobs", "0"), "--jobs is at least 1, got 0"),
     ],

@@ -56,9 +56,9 @@ class OutputError(UserError):
     """A place that cannot be written to, or that holds something we would not overwrite."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> ConfigError:
+def unknown(kind: str, name: str, known: Iterable[str], separator: str = ", ") -> ConfigError:
     """The error for a name that is not in a registry, with the nearest one that is."""
     known = list(known)
     close = get_close_matches(name[:LONGEST], known, n=1, cutoff=0.4)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    return ConfigError(f"unknown {kind} {name!r}: {hint}known: {', '.join(known)}")
+    return ConfigError(f"unknown {kind} {name!r}: {hint}known: {separator.join(known)}")

@@ -14,7 +14,7 @@ from samc.experiments.items import BY_NAME, ITEMS, check_streams, select_items
 from samc.experiments.jobs import Job
 from samc.experiments.naming import name_runs
 from samc.experiments.record_store import RecordStore
-from samc.experiments.specification import Item, Key
+from samc.experiments.specification import Item, Key, named_rows
 from samc.learners import LEARNERS
 from samc.report.found import Run
 from samc.report.reproduction import load_pictures, publish
@@ -35,6 +35,8 @@ Examples:
 
   samc reproduce table1 --datasets split-cifar100 --models samc,gem,er
 
+  samc reproduce table1 threshold --row "the paper's text" --row 0.3
+
   samc reproduce table1 table2 --executor ray --address auto --gpus 0.2
 """
 
@@ -43,6 +45,9 @@ def reproduce(
     item: Annotated[list[str], typer.Argument(help=f"{', '.join(ITEMS)}, or all", show_default=False)],
     datasets: Annotated[str | None, typer.Option(help="some of the streams, separated by commas")] = None,
     models: Annotated[str | None, typer.Option(help="some of the methods, separated by commas")] = None,
+    row: Annotated[
+        list[str] | None, typer.Option(help="a row's name or a part of it; give it again for more rows  [default: all]")
+    ] = None,
     seeds: Annotated[
         str | None,
         typer.Option(help="such as 0-2 or 0,4; of more than it needs an item takes the first  [default: 0-4 or fewer]"),
@@ -63,12 +68,12 @@ def reproduce(
     check_flags(engine, jobs, address, gpus)
     wanted = select_items(item, quick)
     numbers = None if seeds is None else parse_seeds(seeds)
-    part = parse_streams(datasets, quick), numbers, parse_models(models), quick
+    part = parse_streams(datasets, quick), numbers, parse_models(models), quick, check_rows(row or [], wanted, quick)
     needed = {wanted_item.name: wanted_item.jobs(*part) for wanted_item in wanted}
     all_jobs = name_runs(needed)
     if not all_jobs:
         names = ", ".join(needed)
-        raise ConfigError(f"no run of {names} is of these --datasets and --models; leave one of them out")
+        raise ConfigError(f"no run of {names} is of these --datasets, --models and --row; leave one of them out")
     left = without_record(all_jobs, store)
     failures: dict[Job, Exception] = {}
     if left and not dry_run:
@@ -97,6 +102,15 @@ def parse_models(text: str | None) -> tuple[str, ...] | None:
         if name not in LEARNERS:
             raise unknown("model", name, LEARNERS)
     return names
+
+
+def check_rows(rows: list[str], items: list[Item], quick: bool) -> list[str]:
+    """The same names, if each is of a row, or a part of one."""
+    variants = [variant for item in items for _, variant, _ in item.jobs(seeds=(0,), quick=quick)] if rows else []
+    for name in rows:
+        if not name.strip() or not named_rows(variants, [name]):
+            raise unknown("row", name, dict.fromkeys(variant.label for variant in variants), separator="; ")
+    return rows
 
 
 def show(item: Item, jobs: dict[Key, Job], store: RecordStore) -> None:

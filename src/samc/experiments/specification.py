@@ -75,8 +75,9 @@ class Item:
         seeds: Sequence[int] | None = None,
         models: Sequence[str] | None = None,
         quick: bool = False,
+        rows: Sequence[str] = (),
     ) -> dict[Key, Job]:
-        """Every run that the item needs, in the order in which to learn them."""
+        """Every run that the item needs, in the order in which to learn them; of some rows, if any are named."""
         jobs = {}
         chosen = (
             (self.embedded,) if quick else tuple(name for name in self.streams if streams is None or name in streams)
@@ -84,10 +85,20 @@ class Item:
         numbers = tuple(seeds or (QUICK_SEEDS if quick else SEEDS))[: self.most_seeds]
         for stream in chosen:
             variants = [variant for variant in self.variants(stream) if models is None or variant.model in models]
+            variants = named_rows(variants, rows) if rows else variants
             for variant, seed in product(variants, numbers):
                 settings = {**variant.run_settings(stream, seed, quick), **self.settings}
                 jobs[stream, variant, seed] = make_job(settings, **self.extras)
         return jobs
+
+
+def named_rows(variants: Sequence[Variant], names: Sequence[str]) -> list[Variant]:
+    """The rows that have these names; a name that no row has stands for all rows that contain it."""
+    chosen = set()
+    for name in map(str.casefold, names):
+        labels = {variant.label for variant in variants if name in variant.label.casefold()}
+        chosen |= {label for label in labels if label.casefold() == name} or labels
+    return [variant for variant in variants if variant.label in chosen]
 
 
 def on_every_stream(*variants: Variant) -> Callable[[str], tuple[Variant, ...]]:
