@@ -201,16 +201,40 @@ def test_diagnosis_on_split_cifar100():
         signs = [(a, b) for a, b, step in zip(completed, true, steps, strict=True) if step["task"] == task]
         first, second = (mean(signs_of) for signs_of in zip(*signs, strict=True))
         above.append(mean(a == b for a, b in signs) - first * second - (1 - first) * (1 - second))
+    page = text_of("docs/diagnosis.md")
     shown = re.search(
-        r"by ([\d.]+) points, task by task \((\d+) tasks in which steps were measured, p ([\d.]+)\)",
-        text_of("docs/diagnosis.md"),
+        r"by ([\d.]+) points over all pairs; by ([\d.]+) points, if chance is taken within each learnt task "
+        r"\((\d+) tasks in which steps were measured, p ([\d.]+)\)",
+        page,
     )
-    assert all(map(says, shown.groups(), (100 * mean(above), len(tasks), paired_p(above))))
+    agree = mean(map(eq, completed, true))
+    assert all(
+        map(says, shown.groups(), (100 * (agree - both - neither), 100 * mean(above), len(tasks), paired_p(above)))
+    )
     shown = re.search(
-        r"of the (\d+) products that are not positive, .*?, (\d+) are positive", text_of("docs/diagnosis.md")
+        r"of the (\d+) products that are not positive (\d+) are positive against the true images, and of the (\d+) "
+        r"that are positive (\d+) are not",
+        page,
     )
-    assert all(map(says, shown.groups(), (len(if_not), sum(if_not) / 100)))
-    shown = re.search(r"Lemma 2's bound is (\d+) to (\d+) times the mean error", text_of("docs/diagnosis.md"))
+    wrong = len(if_positive) - sum(if_positive) / 100
+    assert all(map(says, shown.groups(), (len(if_not), sum(if_not) / 100, len(if_positive), wrong)))
+    by_step = {}
+    for step in steps:
+        signs = by_step.setdefault((step["task"], step["step"]), [])
+        signs.append((step["product_completed"] < 0, step["product_true"] < 0))
+    turned = [any(real for _, real in signs) for signs in by_step.values() if any(made for made, _ in signs)]
+    left = [any(real for _, real in signs) for signs in by_step.values() if not any(made for made, _ in signs)]
+    shown = re.search(
+        r"of the (\d+) of (\d+) that have a negative product, (\d+) have none .*?; of the other (\d+), (\d+)", page
+    )
+    counts = len(turned), len(by_step), len(turned) - sum(turned), len(left), sum(left)
+    assert all(map(says, shown.groups(), counts))
+    shown = re.search(r"in (\d+) % of the cases, where (\d+) % of all products are positive anyway", page)
+    assert all(map(says, shown.groups(), (mean(if_positive), 100 * mean(true))))
+    shown = re.search(r"The (\d+) pairs that are not acute .*?\(products down to (−[\d.]+)\)", page)
+    obtuse = [step["product_applied"] for step in steps if step["product_applied"] < 0]
+    assert all(map(says, shown.groups(), (len(obtuse), min(obtuse))))
+    shown = re.search(r"Lemma 2's bound is ([\d.]+) to (\d+) times the mean error", page)
     ratios = [memory["output_bound"] / memory["output_error"] for memory in last]
     assert all(map(says, shown.groups(), (min(ratios), max(ratios))))
 
