@@ -3,10 +3,12 @@
 import re
 from functools import cache
 from pathlib import Path
+from statistics import mean
 
 import samc
 from samc.experiments.items import ITEMS
 from samc.experiments.record_store import RecordStore
+from samc.report.found import find_runs
 from samc.report.measures import percent
 from samc.report.numbers import DASH
 from samc.report.runs import BUDGET, by_stream
@@ -14,6 +16,8 @@ from samc.report.runs import BUDGET, by_stream
 ROOT = Path(samc.__file__).parents[2]
 STORE = RecordStore(ROOT / "results" / "paper")
 ACC = percent("acc")
+LEARNING_RATES = "paper/grid/held-out-lr", "paper/grid/held-out-ebm-lr", "held-out-lwf-cpu"
+# where those of LwF and EBM were searched
 STREAMS = {
     "Split CIFAR-100": "split-cifar100",
     "Split CIFAR-10": "split-cifar10",
@@ -53,6 +57,38 @@ def is_rounded(text, value):
     unit = 10.0 ** -len(text.partition(".")[2])
     number = float(text.replace(",", "").replace("−", "-"))
     return value is not None and abs(number - value) <= unit / 2 + 1e-9
+
+
+def implied_just_learnt(paper):
+    """Of a row of the paper: what its ACC and BWT imply, and the largest deviation that its two allow."""
+    return paper["acc"] - paper["bwt"], paper["acc_sd"] + paper["bwt_sd"]
+
+
+def held_out(setting, *folders):
+    """ACC by seed on held-out images, by method, stream and a setting's value."""
+    found = {}
+    for run in find_runs([ROOT / "results" / folder for folder in folders]):
+        config = run.record.config
+        assert config["tested_on"] == "held-out"
+        found.setdefault((config["model"], config["dataset"], config[setting]), {})[config["seed"]] = ACC(run.record)
+    return found
+
+
+def theory():
+    """What was measured of the paper's claims on Split CIFAR-100."""
+    (record,) = runs_of("theory")["samc, from the stream alone"].records.values()
+    return record.diagnosis
+
+
+def signs(steps):
+    """Whether a step's product is positive with the completed memory's gradient, and with the true images'."""
+    return [(step["product_completed"] > 0, step["product_true"] > 0) for step in steps]
+
+
+def chance(pairs):
+    """How often two signs would agree that are positive as often as these, each by itself."""
+    completed, true = (mean(column) for column in zip(*pairs, strict=True))
+    return completed * true + (1 - completed) * (1 - true)
 
 
 @cache

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from figures import ACC, ROOT, STREAMS, says, table
+from figures import ACC, LEARNING_RATES, ROOT, STREAMS, held_out, says, table
 from samc.config import RunConfig
 from samc.experiments.jobs import Job
 from samc.experiments.record_store import RecordStore
@@ -115,11 +115,7 @@ def test_the_readmes_demo():
 
 
 def test_methods_on_learning_rates():
-    held = {}
-    for folder in ("paper/grid/held-out-lr", "paper/grid/held-out-ebm-lr", "held-out-lwf-cpu"):
-        for record in map(RunRecord.load, sorted((RESULTS / folder).rglob("record.json"))):
-            key = record.config["model"], record.config["dataset"], record.config["lr"]
-            held.setdefault(key, {})[record.config["seed"]] = ACC(record)
+    held = held_out("lr", *LEARNING_RATES)
     streams = "cifar100", "cifar10", "mini-imagenet"
     columns = [(model, f"split-{stream}") for model in ("ebm", "lwf") for stream in streams]
     for lr, *cells in table("docs/methods.md", "| lr | EBM, CIFAR-100"):

@@ -84,6 +84,10 @@ def test_rows_are_named_in_full_or_in_part(names, labels):
     assert all(of_all[key] == job for key, job in jobs.items())
 
 
+def test_a_row_keeps_its_name_where_its_method_is_left_out():
+    assert ITEMS["table1"].jobs(["split-cifar100"], seeds=[0], models=["mer"], rows=["er"]) == {}
+
+
 def test_a_command_learns_the_rows_that_are_named(command, tmp_path):
     given = ("--quick", "--seeds", "0", "--out", tmp_path, "--dry-run")
     assert command("reproduce", "table2", *given, "--row", "zero", "--row", "rule")[1].startswith("2 runs,")

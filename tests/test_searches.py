@@ -6,6 +6,7 @@ from statistics import mean
 import pytest
 
 import samc
+from figures import LEARNING_RATES, held_out
 from samc.experiments.specification import EMBEDDED
 from samc.presets import ANY_STREAM, presets, unturned
 from samc.report.found import find_runs
@@ -117,14 +118,12 @@ def test_every_value_of_ours_has_been_searched_or_is_known_not_to_be(tried):
 
 def test_a_learning_rate_is_what_its_search_has_found():
     """LwF's and EBM's, for which the paper gives none: the best mean over the seeds of held-out images."""
-    accuracies = {}
-    for run in find_runs([RESULTS / "held-out-lwf-cpu", RESULTS / "paper" / "grid"]):
-        config = run.record.config
-        rates = accuracies.setdefault((config["dataset"], config["model"]), {})
-        rates.setdefault(config["lr"], []).append(run.record.acc)
-    assert {method for _, method in accuracies} == {"ebm", "lwf"}
-    assert len(accuracies) == 6
-    found = {key: max(rates, key=lambda lr: mean(rates[lr])) for key, rates in accuracies.items()}
+    means = {}
+    for (method, stream, lr), by_seed in held_out("lr", *LEARNING_RATES).items():
+        means.setdefault((stream, method), {})[lr] = mean(by_seed.values())
+    assert {method for _, method in means} == {"ebm", "lwf"}
+    assert len(means) == 6
+    found = {key: max(rates, key=rates.get) for key, rates in means.items()}
     chosen = {(stream, method): presets()["paper"][stream][method]["lr"]["value"] for stream, method in found}
     assert {key for key in found if found[key] != chosen[key]} == NOT_FOLLOWED_YET
 

@@ -5,10 +5,23 @@ from statistics import mean, stdev
 
 import pytest
 
-from figures import ACC, ROOT, on_a_cpu, runs_of, says, text_of
+from figures import (
+    ACC,
+    LEARNING_RATES,
+    ROOT,
+    chance,
+    held_out,
+    implied_just_learnt,
+    on_a_cpu,
+    runs_of,
+    says,
+    signs,
+    text_of,
+    theory,
+)
 from samc.record import RunRecord
 from samc.report.accuracy_table import p_against_paper
-from samc.report.found import find_runs
+from samc.report.claims_table import over_all
 from samc.report.measures import just_learnt_percent, percent
 from samc.report.paper import published
 from samc.report.student import paired_p, welch_p
@@ -32,7 +45,11 @@ def welch(first, second, item="table1", stream="split-cifar100", measure=ACC):
 
 def paired(first, second, item="table1", stream="split-cifar100", measure=ACC):
     one, other = (runs_of(item, stream)[label].records for label in (first, second))
-    return paired_p([measure(one[seed]) - measure(other[seed]) for seed in one if seed in other])
+    return by_seed_p(*({seed: measure(record) for seed, record in runs.items()} for runs in (one, other)))
+
+
+def by_seed_p(one, other):
+    return paired_p([value - other[seed] for seed, value in one.items() if seed in other])
 
 
 def from_paper(label, item, stream="split-cifar100"):
@@ -55,21 +72,53 @@ def embedded(method):
     return [ACC(RunRecord.load(folder / f"{method}-seed{seed}")) for seed in range(3)]
 
 
-def lwf_held_out(lr):
+def lwf(lr):
     """ACC by seed of LwF on held-out images of Split CIFAR-100."""
-    folders = [
-        ROOT / "results" / "paper" / "grid" / "held-out-lr" / "split-cifar100",
-        ROOT / "results" / "held-out-lwf-cpu",
-    ]
-    records = [run.record for run in find_runs(folders) if run.record.config["model"] == "lwf"]
-    return {record.config["seed"]: ACC(record) for record in records if record.config["lr"] == lr}
+    return held_out("lr", *LEARNING_RATES)["lwf", "split-cifar100", lr]
 
 
-def held_out(threshold):
+def at_threshold(threshold):
     """ACC by seed of SAMC from the stream alone on held-out images of Split CIFAR-10."""
-    records = [run.record for run in find_runs([ROOT / "results" / "held-out-threshold-cpu"])]
-    assert {record.config["tested_on"] for record in records} == {"held-out"}
-    return {record.config["seed"]: ACC(record) for record in records if record.config["threshold"] == threshold}
+    return held_out("threshold", "held-out-threshold-cpu")["samc", "split-cifar10", threshold]
+
+
+def agreement_above_chance():
+    """Of Theorem 1's signs: over all pairs, and in each learnt task by itself."""
+    by_task = {}
+    for step in theory()["steps"]:
+        by_task.setdefault(step["task"], []).append(step)
+    parts = [signs(theory()["steps"]), *map(signs, by_task.values())]
+    every, *each = (100 * (mean(made == true for made, true in pairs) - chance(pairs)) for pairs in parts)
+    return every, each
+
+
+def wrong_signs():
+    """How many products are not positive, and how many of these truly are; how many are, and how many truly are not."""
+    pairs = signs(theory()["steps"])
+    if_not, if_positive = ([true for made, true in pairs if made == sign] for sign in (False, True))
+    return len(if_not), sum(if_not), len(if_positive), len(if_positive) - sum(if_positive)
+
+
+def turned_steps():
+    """Steps with a negative product, of all; without any against true images; the others, and those with one."""
+    by_step = {}
+    for step in theory()["steps"]:
+        by_step.setdefault((step["task"], step["step"]), []).append(step)
+    truly = {True: [], False: []}  # by whether GEM's cone turns a step: whether true images would
+    for pairs in by_step.values():
+        turned, wanted = (any(step[f"product_{kind}"] < 0 for step in pairs) for kind in ("completed", "true"))
+        truly[turned].append(wanted)
+    turned, others = truly[True], truly[False]
+    return len(turned), len(by_step), turned.count(False), len(others), others.count(True)
+
+
+def obtuse_products():
+    return [step["product_applied"] for step in theory()["steps"] if step["product_applied"] < 0]
+
+
+def looseness():
+    """How many times the mean error Lemma 2's bound is, by task, at the end of the run."""
+    return [task["output_bound"] / task["output_error"] for task in theory()["tasks"]]
 
 
 JOINT = "joint: every image kept"
@@ -284,8 +333,8 @@ SENTENCES = [
         "docs/methods.md",
         "three held-out seeds have a mean of {} there and of {} at 0.01, level (paired p {})",
         lambda: [
-            *(mean(lwf_held_out(lr).values()) for lr in (0.03, 0.01)),
-            paired_p([acc - lwf_held_out(0.01)[seed] for seed, acc in lwf_held_out(0.03).items()]),
+            *(mean(lwf(lr).values()) for lr in (0.03, 0.01)),
+            by_seed_p(lwf(0.03), lwf(0.01)),
         ],
     ),
     (
@@ -312,7 +361,10 @@ SENTENCES = [
         "(BWT by T −{} ± {}, paper −4.12 ± 0.21, three seeds, p {})",
         lambda: [
             found(TEXT, stream=MINI, measure=just_learnt_percent).mean,
-            p_against_paper(found(TEXT, stream=MINI, measure=just_learnt_percent), 46.98 + 4.12, 1.42 + 0.21),
+            p_against_paper(
+                found(TEXT, stream=MINI, measure=just_learnt_percent),
+                *implied_just_learnt(published("table1", MINI)["samc"]),
+            ),
             abs(found(TEXT, stream=MINI, measure=BWT_BY_T).mean),
             found(TEXT, stream=MINI, measure=BWT_BY_T).sd,
             p_against_paper(found(TEXT, stream=MINI, measure=BWT_BY_T), -4.12, 0.21),
@@ -346,8 +398,8 @@ SENTENCES = [
         "held-out images do not have it so: {} ± {} at 0.3 and {} ± {} at 0.6, level (three seeds on a CPU, "
         "paired p {};",
         lambda: [
-            *(value for mu in (0.3, 0.6) for value in (mean(held_out(mu).values()), stdev(held_out(mu).values()))),
-            paired_p([acc - held_out(0.6)[seed] for seed, acc in held_out(0.3).items()]),
+            *(of(at_threshold(mu).values()) for mu in (0.3, 0.6) for of in (mean, stdev)),
+            by_seed_p(at_threshold(0.3), at_threshold(0.6)),
         ],
     ),
     (
@@ -370,6 +422,57 @@ SENTENCES = [
                 for low in ("0", "0.1", "0.2", "0.3", "0.4", "0.5")
             )
         ],
+    ),
+    (
+        "docs/diagnosis.md",
+        "by {} points over all pairs; by {} points, if chance is taken within each learnt task ({} tasks in which "
+        "steps were measured, p {})",
+        lambda: [
+            agreement_above_chance()[0],
+            mean(agreement_above_chance()[1]),
+            len(agreement_above_chance()[1]),
+            paired_p(agreement_above_chance()[1]),
+        ],
+    ),
+    (
+        "docs/diagnosis.md",
+        "of the {} products that are not positive {} are positive against the true images, and of the {} that are "
+        "positive {} are not",
+        wrong_signs,
+    ),
+    (
+        "docs/diagnosis.md",
+        "of the {} of {} that have a negative product, {} have none with any task's true images; of the other {}, {} "
+        "have one",
+        turned_steps,
+    ),
+    (
+        "docs/diagnosis.md",
+        "true in {} % of the cases, where {} % of all products are positive anyway",
+        lambda: [
+            100 * over_all(theory())["truly_acute_when_acute"],
+            100 * mean(true for _, true in signs(theory()["steps"])),
+        ],
+    ),
+    (
+        "docs/diagnosis.md",
+        "{} % of the acute steps do not lower the memory's loss",
+        lambda: [100 * (1 - over_all(theory())["fell_when_acute"])],
+    ),
+    (
+        "docs/diagnosis.md",
+        "**The {} pairs that are not acute are nearly so** (products down to −{})",
+        lambda: [len(obtuse_products()), abs(min(obtuse_products()))],
+    ),
+    (
+        "docs/diagnosis.md",
+        "Lemma 2's bound is {} to {} times the mean error",
+        lambda: [min(looseness()), max(looseness())],
+    ),
+    (
+        "README.md",
+        "the theorem's implication is true in {} % of the cases, one run",
+        lambda: [100 * over_all(theory())["truly_acute_when_acute"]],
     ),
     (
         "README.md",

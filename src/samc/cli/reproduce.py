@@ -106,7 +106,9 @@ def parse_models(text: str | None) -> tuple[str, ...] | None:
 
 def check_rows(rows: list[str], items: list[Item], quick: bool) -> list[str]:
     """The same names, if each is of a row, or a part of one."""
-    variants = [variant for item in items for _, variant, _ in item.jobs(seeds=(0,), quick=quick)] if rows else []
+    variants = [
+        variant for item in items for stream in item.chosen_streams(None, quick) for variant in item.variants(stream)
+    ]
     for name in rows:
         if not name.strip() or not named_rows(variants, [name]):
             raise unknown("row", name, dict.fromkeys(variant.label for variant in variants), separator="; ")

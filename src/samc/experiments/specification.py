@@ -79,17 +79,18 @@ class Item:
     ) -> dict[Key, Job]:
         """Every run that the item needs, in the order in which to learn them; of some rows, if any are named."""
         jobs = {}
-        chosen = (
-            (self.embedded,) if quick else tuple(name for name in self.streams if streams is None or name in streams)
-        )
         numbers = tuple(seeds or (QUICK_SEEDS if quick else SEEDS))[: self.most_seeds]
-        for stream in chosen:
-            variants = [variant for variant in self.variants(stream) if models is None or variant.model in models]
-            variants = named_rows(variants, rows) if rows else variants
+        for stream in self.chosen_streams(streams, quick):
+            named = named_rows(self.variants(stream), rows) if rows else self.variants(stream)
+            variants = [variant for variant in named if models is None or variant.model in models]
             for variant, seed in product(variants, numbers):
                 settings = {**variant.run_settings(stream, seed, quick), **self.settings}
                 jobs[stream, variant, seed] = make_job(settings, **self.extras)
         return jobs
+
+    def chosen_streams(self, streams: Sequence[str] | None, quick: bool) -> tuple[str, ...]:
+        """Those of the item's streams that are asked for; a quick run has its own."""
+        return (self.embedded,) if quick else tuple(name for name in self.streams if streams is None or name in streams)
 
 
 def named_rows(variants: Sequence[Variant], names: Sequence[str]) -> list[Variant]:
