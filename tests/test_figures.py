@@ -27,6 +27,7 @@ from samc.report.measures import extra_bytes, images_per_task, just_learnt_perce
 from samc.report.numbers import DASH
 from samc.report.paired_table import paired_rows
 from samc.report.paper import published
+from samc.report.student import welch_p
 
 pytestmark = pytest.mark.slow
 NAMES = {
@@ -157,11 +158,13 @@ def test_fidelity_on_what_was_tried():
             assert says(shown, p), (form, stream, shown)
 
 
-def test_fidelity_on_thresholds():
-    rows, paper = table("docs/fidelity.md", "| μ | images per task"), published("table1", "split-cifar10")["samc"]
-    known = runs_of("threshold", "split-cifar10")
+@pytest.mark.parametrize(("stream", "columns"), [("split-cifar100", slice(1, 7)), ("split-cifar10", slice(7, 13))])
+def test_fidelity_on_thresholds(stream, columns):
+    rows, paper = table("docs/fidelity.md", "| μ | CIFAR-100: images per task"), published("table1", stream)["samc"]
+    known = runs_of("threshold", stream)
     assert {threshold for threshold, *_ in rows} == {label for label, runs in known.items() if len(runs.records) == 3}
-    for threshold, kept, acc, p, bwt, learnt, p_learnt in rows:
+    for row in rows:
+        (threshold, *_), (kept, acc, p, bwt, learnt, p_learnt) = row, row[columns]
         runs = known[threshold]
         just_learnt = runs.over_seeds(just_learnt_percent)
         assert says(kept, runs.mean(images_per_task)), threshold
@@ -170,6 +173,24 @@ def test_fidelity_on_thresholds():
         assert says(bwt, runs.mean(percent("bwt_by_t"))), threshold
         assert says(learnt, just_learnt.mean), threshold
         assert says(p_learnt, p_against_paper(just_learnt, *implied_just_learnt(paper))), threshold
+
+
+def test_fidelity_on_sizes():
+    known = runs_of("memory-size")
+    rows = table("docs/fidelity.md", "| images per task | SAMC: images kept")
+    assert [size for size, *_ in rows] == ["10", "20", "30", "40", "50"]
+    for size, kept, nbytes, *cells, p in rows:
+        ours, gem = (known[f"{model}, {size}"] for model in ("samc", "gem"))
+        assert says(kept, ours.mean(images_per_task)), size
+        assert says(nbytes, ours.mean(memory_bytes)), size
+        for runs, (acc, bwt, learnt) in ((ours, cells[:3]), (gem, cells[3:])):
+            assert says(acc, *runs.mean_and_sd(ACC)), (size, acc)
+            assert ("two seeds" in acc) == (len(runs.records) == 2), size
+            assert says(bwt, runs.mean(percent("bwt_by_t"))), size
+            assert says(learnt, runs.mean(just_learnt_percent)), size
+        both = [runs.over_seeds(ACC) for runs in (ours, gem)]
+        enough = all(found and len(found.values) >= 3 for found in both)
+        assert says(p, welch_p(*(found.values for found in both)) if enough else None), size
 
 
 def test_diagnosis_on_split_cifar100():

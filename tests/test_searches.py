@@ -46,8 +46,6 @@ BY_RECORD = {
     ("split-mini-imagenet", "ebm", "lr"),
 }
 # searched, stream by stream
-NOT_FOLLOWED_YET = {("split-mini-imagenet", "ebm"), ("split-mini-imagenet", "lwf")}
-# the search has another learning rate ahead, and nothing has been run with it on test images: can only shrink too
 WITHOUT_THE_PAPERS = {
     ("paper", stream, method, name)
     for stream in ("split-cifar10", "split-cifar100", "split-mini-imagenet")
@@ -125,7 +123,7 @@ def test_a_learning_rate_is_what_its_search_has_found():
     assert len(means) == 6
     found = {key: max(rates, key=rates.get) for key, rates in means.items()}
     chosen = {(stream, method): presets()["paper"][stream][method]["lr"]["value"] for stream, method in found}
-    assert {key for key in found if found[key] != chosen[key]} == NOT_FOLLOWED_YET
+    assert found == chosen
 
 
 def test_there_is_something_to_search():
