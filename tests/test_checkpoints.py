@@ -7,9 +7,11 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -454,11 +456,40 @@ def test_a_table_goes_on_inside_a_run(tmp_path, monkeypatch):
     assert but_for_seconds(store.find(job)) == but_for_seconds(learn(job, None, torch.device("cpu")).record)
 
 
+class SlowUntilTold(Checkpoints):
+    """A run makes a step a second until a signal comes, so that no process is at its end before that."""
+
+    def due(self):
+        if not self.since:
+            self.heard, self.noted = socket.socketpair()
+            self.noted.setblocking(False)
+            self.heard.settimeout(1)
+            signal.set_wakeup_fd(self.noted.fileno())
+        with suppress(TimeoutError):
+            self.heard.recv(1)
+        return super().due()
+
+
+def tell_to_end(executor):
+    """An interrupt ends the first process, which tells the others."""
+    raise KeyboardInterrupt
+
+
+def leave(executor):
+    """What the others see of a first process that was killed; this one goes on when they have ended."""
+    for worker in executor.workers:
+        worker.connection.close()
+    for worker in executor.workers:
+        worker.process.join(60)
+        assert worker.process.exitcode == 0
+    raise KeyboardInterrupt
+
+
 @pytest.mark.slow
-def test_processes_side_by_side_save_when_they_are_told_to_end(tmp_path):
-    """An interrupt ends the first process, which tells the others; nothing else would have saved so soon."""
-    given = {"model": "er", "backbone": "mlp", "n_tasks": 1, "preset": "none", "n_epochs": 10}
-    # so many epochs that the first is not at its end before the second has begun
+@pytest.mark.parametrize("end", [tell_to_end, leave])
+def test_processes_side_by_side_save_when_they_are_told_to_end_or_left_alone(end, tmp_path):
+    """Nothing else would have saved so soon."""
+    given = {"model": "er", "backbone": "mlp", "n_tasks": 1, "preset": "none"}
     jobs, told = [make_job({**given, "seed": seed}) for seed in (0, 1)], []
     places = {job: tmp_path / str(job.config.seed) for job in jobs}
     for path in places.values():
@@ -467,9 +498,9 @@ def test_processes_side_by_side_save_when_they_are_told_to_end(tmp_path):
     def interrupt(job, fields):
         told.append(job if "step" in fields else None)
         if set(jobs) <= set(told):
-            raise KeyboardInterrupt
+            end(executor)
 
-    executor = LocalProcesses(2, "cpu", threads=1, place=lambda job: Checkpoints(places[job]))
+    executor = LocalProcesses(2, "cpu", threads=1, place=lambda job: SlowUntilTold(places[job]))
     with pytest.raises(KeyboardInterrupt):
         list(executor.run(jobs, interrupt))
     for job in jobs:

@@ -179,9 +179,12 @@ def serve(connection: Connection, device: str, data_dir: Path | None, threads: i
     chosen = choose(device)
 
     def tell(**fields: Any) -> None:
-        connection.send_bytes(pickle.dumps(("progress", fields)))
+        try:
+            connection.send_bytes(pickle.dumps(("progress", fields)))
+        except ConnectionError:  # nobody is there any more: as if told to stop, so that what it has learnt is saved
+            signal.raise_signal(signal.SIGTERM)
 
-    with suppress(EOFError, BrokenPipeError, Stopped):  # nobody is there any more, or it was told to stop
+    with suppress(EOFError, ConnectionError, Stopped):  # nobody is there any more, or it was told to stop
         while True:
             job, *places = pickle.loads(connection.recv_bytes())
             work = partial(learn, job, data_dir, chosen, [ProgressNarrator(tell)], *places)
@@ -200,8 +203,6 @@ def pickled_end(learn_job: Callable[[], Outcome]) -> bytes:
     """How a job ended: its outcome or its error; one that cannot be pickled becomes a RuntimeError with its text."""
     try:
         return pickle.dumps(("end", learn_job()))
-    except BrokenPipeError:
-        raise
     except Exception as error:
         try:
             pickled = pickle.dumps(("end", error))
