@@ -41,9 +41,9 @@ NOTES = (
     "Items share runs, and what one command has learnt the next one finds: the lines do not add up. Give each command "
     "the folder of these records with `--out`.",
     "The time is an estimate, as if the missing runs were learnt one after the other: each counts as many seconds as "
-    "the other seeds of its row took on average, or, where there are none, the item's other rows on that stream, or "
-    "other runs of its method there. Those runs went side by side, each slower than alone; another machine, a larger "
-    "memory or fewer tasks make it longer or shorter.",
+    "the quickest of its row's other seeds took, or, where there is none, those of the item's other rows on that "
+    "stream on average, or of its method there. Most went side by side, each slower than alone; another machine, a "
+    "larger memory or fewer tasks make it longer or shorter.",
 )
 
 
@@ -71,20 +71,25 @@ def missing_table(items: Mapping[str, Results], quick: bool = False) -> Table:
     return Table("Not run yet", COLUMNS, rows, NOTES)
 
 
-Entries = Sequence[tuple[Key, RunRecord | None]]
+Entry = tuple[Key, RunRecord | None]
+Entries = Sequence[Entry]
 
 
 def seconds_of(variant: Variant, stream: str, here: Entries, everything: Entries) -> float | None:
     """What a run of a variant would take, from the runs that are most like it; None if there are none."""
     return (
-        mean_seconds(record for (_, other, _), record in here if other == variant)
-        or mean_seconds(record for _, record in here)
-        or mean_seconds(
-            record for (place, other, _), record in everything if (place, other.model) == (stream, variant.model)
+        seconds_per_run((key, record) for key, record in here if key[1] == variant)
+        or seconds_per_run(here)
+        or seconds_per_run(
+            (key, record) for key, record in everything if (key[0], key[1].model) == (stream, variant.model)
         )
     )
 
 
-def mean_seconds(records: Iterable[RunRecord | None]) -> float | None:
-    seconds = [float(total_seconds(record)) for record in records if record]
-    return fmean(seconds) if seconds else None
+def seconds_per_run(entries: Iterable[Entry]) -> float | None:
+    """The mean over rows of their quickest seed's: most runs went side by side, the quickest was the least held up."""
+    by_row: dict[Variant, list[float]] = {}
+    for (_, variant, _), record in entries:
+        if record:
+            by_row.setdefault(variant, []).append(float(total_seconds(record)))
+    return fmean(map(min, by_row.values())) if by_row else None

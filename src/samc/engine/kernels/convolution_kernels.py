@@ -26,7 +26,7 @@ def completed(total):
     """The total once the matrix units are done with it, by a move that the compiler cannot see through, and drops.
 
     If nobody asks for a product before a loop goes on, Triton leaves it under way on a Hopper, and assemblers before
-    CUDA 13.3's fill the registers that it still reads: residual other processes it came out wrong.
+    CUDA 13.3's fill the registers that it still reads: beside other processes it came out wrong.
     """
     if INTERPRETED:
         return total
