@@ -580,20 +580,22 @@ def test_how_long_what_is_missing_would_take():
 
     items = {
         "one": {(stream, gem, 0): took(100.0), (stream, gem, 1): None, (stream, gem, 2): took(900.0),
-                (stream, er, 0): took(300.0), (stream, er, 1): None, (stream, raw, 0): None},
+                (stream, er, 0): took(300.0), (stream, er, 1): None, (stream, raw, 0): None,
+                (stream, joint, 0): None},
         "two": {(stream, raw, 0): None, (stream, joint, 0): None},
         "three": {(stream, joint, 0): None, ("split-cifar10", gem, 0): None},
         "four": {(stream, gem, 0): took(100.0)},
     }  # fmt: skip
     shown = missing_table(items)
     assert [[row.values[name] for name in ("missing", "runs", "seconds", "unknown")] for row in shown.rows] == [
-        [3, 6, 100 + 300 + 200, 0],  # the quickest other seed's twice, then the mean over the item's rows
+        # the quickest other seed's twice, the item's rows of the same method, the mean over all of them
+        [4, 7, 100 + 300 + 100 + 200, 0],
         [2, 2, 100, 1],  # a method's in other items
         [1, 1, 0, 1],
         [1, 1, 0, 1],
     ]
     assert [cells[2:4] for cells in shown.cells()] == [
-        ["3 of 6", "10 min"], ["2 of 2", "2 min, and 1 unknown"], ["1 of 1", "unknown"], ["1 of 1", "unknown"]
+        ["4 of 7", "12 min"], ["2 of 2", "2 min, and 1 unknown"], ["1 of 1", "unknown"], ["1 of 1", "unknown"]
     ]  # fmt: skip
     assert "an estimate" in " ".join(shown.notes)
     assert "side by side" in " ".join(shown.notes)

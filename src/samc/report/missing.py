@@ -42,8 +42,8 @@ NOTES = (
     "the folder of these records with `--out`.",
     "The time is an estimate, as if the missing runs were learnt one after the other: each counts as many seconds as "
     "the quickest of its row's other seeds took, or, where there is none, those of the item's other rows on that "
-    "stream on average, or of its method there. Most went side by side, each slower than alone; another machine, a "
-    "larger memory or fewer tasks make it longer or shorter.",
+    "stream on average, of its method where there are some, or of its method in other items. Most went side by side, "
+    "each slower than alone; another machine, a larger memory or fewer tasks make it longer or shorter.",
 )
 
 
@@ -79,6 +79,7 @@ def seconds_of(variant: Variant, stream: str, here: Entries, everything: Entries
     """What a run of a variant would take, from the runs that are most like it; None if there are none."""
     return (
         seconds_per_run((key, record) for key, record in here if key[1] == variant)
+        or seconds_per_run((key, record) for key, record in here if key[1].model == variant.model)
         or seconds_per_run(here)
         or seconds_per_run(
             (key, record) for key, record in everything if (key[0], key[1].model) == (stream, variant.model)
