@@ -75,7 +75,9 @@ def test_onnx_answers_as_the_learner_does(name, given, tmp_path):
     for count in (1, 7):  # any number of images
         x = images(count)
         (found,) = session.run(["logits"], {"images": x.numpy().astype(np.float32) / 255})
-        np.testing.assert_allclose(found, expected_logits(learner, x).numpy(), atol=1e-5, rtol=1e-5)
+        expected = expected_logits(learner, x).numpy()
+        # a sum of large terms is rounded by what they are, not by what is left: to 1e-5 of the largest logit
+        np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max(), rtol=1e-5)
         for task, labels in by_task(columns, found).items():
             assert torch.equal(labels, learner.predict(x, task))
 

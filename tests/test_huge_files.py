@@ -19,6 +19,7 @@ import samc
 from fuzzing import changed_state
 from run_makers import interrupted
 from samc.errors import DataError, UserError
+from samc.memory.file import FREE_PIXELS
 from samc.models import ReducedResNet18
 from samc.models.weights import load_weights
 from samc.state import KEY
@@ -232,10 +233,12 @@ def test_names_of_loggers_are_texts(tmp_path, command):
 
 
 def test_a_memory_of_many_images_in_few_bytes_is_refused(tmp_path):
-    learner = samc.ER(6, (3, 64, 64), backbone="mlp", codec="jpeg:1", memory_bytes="1MB/task")
-    learner.observe(torch.zeros(4, 3, 64, 64, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]), 0)
+    learner = samc.ER(6, (3, 128, 128), codec="jpeg:1", memory_bytes="1MB/task")
+    learner.observe(torch.zeros(4, 3, 128, 128, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]), 0)
     state = learner.state_dict()
-    state["memory"][0]["items"] = [(b"\0", b"\0")] * 40_000
+    count = FREE_PIXELS // 128**2  # as images more than may be taken
+    assert count * 3 * 128**2 > MOST_MEMORY
+    state["memory"][0]["items"] = [(b"\0", b"\0")] * count
     learner.state_dict = lambda: state
     path = learner.save(tmp_path / "thin.safetensors")
     assert "its memory has too few bytes for so many images of that size" in refused(path)

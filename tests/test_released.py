@@ -74,9 +74,9 @@ def same_network(found, expected):
             torch.testing.assert_close(mine, theirs, atol=1e-6, rtol=1e-5, msg=key)
 
 
-def begun(name, **more):
+def begun(name, lr=0.05, **more):
     """A learner on its third task, and a network that is its twin."""
-    subject = learner(name, lr=0.05, **RELEASED[name] | more)
+    subject = learner(name, lr=lr, **RELEASED[name] | more)
     for task in range(2):
         for step in range(2):
             subject.observe(*random_batch(6, SHAPE, TASKS[task], seed=10 * task + step), task)
@@ -105,9 +105,10 @@ def test_er_equals_a_loop_over_the_batch_and_then_each_replayed_image(more):
 
 @pytest.mark.parametrize("more", [{}, {"meta_batches": 2}], ids=["once", "twice"])
 def test_mer_equals_a_loop_with_one_step_and_reptile_on_the_whole_state(more):
-    subject, net = begun("mer", **more)
+    lr = 0.01  # at 0.05 a second step makes 1e-5 of what was rounded in the first, on some machines
+    subject, net = begun("mer", lr, **more)
     drawn = noted(subject)
-    optimiser = torch.optim.SGD(net.parameters(), lr=0.05)
+    optimiser = torch.optim.SGD(net.parameters(), lr=lr)
     for step in range(3):
         x, y = random_batch(5, SHAPE, TASKS[2], seed=50 + step)
         net.load_state_dict(copy.deepcopy(subject.model.state_dict()))

@@ -307,7 +307,9 @@ def test_mer_with_one_batch_and_gamma_one_is_plain_sgd_on_batch_and_memory():
 
 @pytest.mark.slow
 def test_mers_update_equals_the_sequence_by_hand():
-    subject = learner("mer", lr=0.1, meta_lr=0.3, within_meta_lr=0.6, meta_batches=2, inner_steps=3)
+    # of few pixels, six steps at lr 0.1 blow up what was rounded to a fifth of the way, on some machines
+    lr = 0.01
+    subject = learner("mer", lr=lr, meta_lr=0.3, within_meta_lr=0.6, meta_batches=2, inner_steps=3)
     for step in range(2):
         subject.observe(*random_batch(6, SHAPE, seed=step), 0)
     x, y = random_batch(6, SHAPE, TASKS[1], seed=7)
@@ -328,13 +330,14 @@ def test_mers_update_equals_the_sequence_by_hand():
                 losses.append(F.cross_entropy(logits, labels[row : row + 1] - 2 * task))
             grads = torch.autograd.grad(torch.stack(losses).mean(), [*net.parameters()])
             for parameter, grad in zip(net.parameters(), grads, strict=True):
-                parameter.data -= 0.1 * grad
+                parameter.data -= lr * grad
         point = [a + 0.6 * (p.detach() - a) for a, p in zip(point, net.parameters(), strict=True)]
         for parameter, value in zip(net.parameters(), point, strict=True):
             parameter.data.copy_(value)
     expected = torch.cat([(a + 0.3 * (b - a)).flatten() for a, b in zip(start, point, strict=True)])
     subject.observe(x, y, 1)
-    torch.testing.assert_close(parameters(subject), expected, atol=1e-5, rtol=1e-4)
+    moved = float((expected - torch.cat([a.flatten() for a in start])).abs().max())
+    torch.testing.assert_close(parameters(subject), expected, atol=moved / 1000, rtol=1e-5)
 
 
 def test_ebms_loss_by_hand():

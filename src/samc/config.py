@@ -26,7 +26,7 @@ ROTATED, DOMAINS = "rotated-", "-domains"
 Group = Literal["what to learn", "memory", "method", "run"]
 Number = int | float
 Kind = TypeVar("Kind", bound="Settings")
-HINTS: dict[Any, dict[str, Any]] = {}
+LOOKED_UP: dict[Any, tuple[tuple[Field, ...], dict[str, Any]]] = {}
 
 
 def setting(
@@ -188,16 +188,22 @@ class RunConfig(Terms):
         return cls(**own, settings=settings(**{**before_they_were(settings), **method}))
 
 
-def setting_fields(kind: type[Settings]) -> list[Field]:
+def setting_fields(kind: type[Settings]) -> tuple[Field, ...]:
     """The fields that are settings, those of a method's bases first."""
-    return [item for item in fields(kind) if "help" in item.metadata]
+    return fields_and_types(kind)[0]
 
 
 def kinds(kind: type[Settings]) -> dict[str, Any]:
-    """The types of its fields; found once, since it takes a while and tables ask for thousands of configs."""
-    if kind not in HINTS:
-        HINTS[kind] = get_type_hints(kind)
-    return HINTS[kind]
+    """The types of its fields."""
+    return fields_and_types(kind)[1]
+
+
+def fields_and_types(kind: Any) -> tuple[tuple[Field, ...], dict[str, Any]]:
+    """Both, found once: it takes a while, and tables ask for thousands of configs."""
+    if kind not in LOOKED_UP:
+        own = tuple(item for item in fields(kind) if "help" in item.metadata)
+        LOOKED_UP[kind] = own, get_type_hints(kind)
+    return LOOKED_UP[kind]
 
 
 def before_they_were(kind: type[Settings]) -> dict[str, Any]:
