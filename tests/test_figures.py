@@ -270,8 +270,9 @@ def test_memory_on_saliency():
     assert rows == {}
 
 
-def test_scenarios_at_equal_bytes():
-    rows = table("docs/scenarios.md", "| method | CIFAR-100, 614,600 bytes")
+@pytest.mark.parametrize("page", ["README.md", "docs/scenarios.md"])
+def test_one_head_at_equal_bytes(page):
+    rows = table(page, "| method | CIFAR-100, 614,600 bytes")
     columns = (
         ("split-cifar100", 614_600),
         ("split-cifar100", 3_073_000),
