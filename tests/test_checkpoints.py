@@ -22,6 +22,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import samc
+from limits import within
 from logs import without_progress
 from run_makers import gone_on
 from samc import checkpoints as checkpoints_module
@@ -480,7 +481,7 @@ def leave(executor):
     for worker in executor.workers:
         worker.connection.close()
     for worker in executor.workers:
-        worker.process.join(60)
+        worker.process.join(within(60))
         assert worker.process.exitcode == 0
     raise KeyboardInterrupt
 
@@ -534,7 +535,7 @@ def begin(folder, *arguments):
 
 
 def finish(process):
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=within(120))
     return process.returncode, out, without_progress(err)
 
 

@@ -11,6 +11,7 @@ from safetensors.numpy import load_file
 from safetensors.numpy import save_file as save_tensors
 
 import samc
+from limits import within
 from memory_makers import SPECS, filled, forged
 from samc.errors import DataError, OutputError
 from samc.memory import Budget, EpisodicMemory, full_selection, parse_codec, select
@@ -190,7 +191,7 @@ def test_ten_thousand_mutants_are_refused_or_equal(tmp_path, part):
             rf"{path} is not a whole memory file \(.+\); copy it again, or save the memory anew", message
         )
     assert most < 2**18
-    assert slowest < 2
+    assert slowest < within(2)
 
 
 @pytest.mark.parametrize(
@@ -247,9 +248,11 @@ def test_ten_thousand_mutants_are_refused_or_equal(tmp_path, part):
 def test_lies_with_a_fitting_checksum_are_refused_before_anything_is_taken(tmp_path, spec, changes, words):
     path = filled(spec)[0].save(tmp_path / "memory.samc")
     forged(path, **changes)
-    tracemalloc.start()
+    with pytest.raises(DataError, match=words):
+        load(path)
+    tracemalloc.start()  # not before: what the first refusal of a process imports takes memory too
     try:
-        with pytest.raises(DataError, match=words):
+        with pytest.raises(DataError):
             load(path)
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import samc
+from limits import within
 from page_makers import HOSTILE, save_run
 from samc.cli.serving import ADDRESS, LEAST_SECONDS, Latest, PageServer
 from samc.cli.view import going, state_of
@@ -177,6 +178,6 @@ def test_ctrl_c_ends_it(tmp_path):
         said = process.stdout.readline()
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=within(60))
     assert said.startswith("page: http://127.0.0.1:")
     assert (process.returncode, out, err) == (0, "", "")
