@@ -25,7 +25,8 @@ from samc.report.claims_table import over_all
 from samc.report.found import find_runs
 from samc.report.measures import just_learnt_percent, memory_bytes, percent
 from samc.report.paper import published
-from samc.report.student import paired_p, student_quantile, welch_p
+from samc.report.spread import spread
+from samc.report.student import paired_p, welch_p
 
 pytestmark = pytest.mark.slow
 ALONE, ER_RULE, TRUE_BYTES, BEST = (
@@ -167,9 +168,8 @@ def times_the_bytes(size):
 
 def middle_and_ends(differences):
     """Their mean, and how far below and above zero Student's 95 % interval of it goes."""
-    middle, half = mean(differences), student_quantile(len(differences) - 1) * stdev(differences)
-    half /= len(differences) ** 0.5
-    return middle, half - middle, half + middle
+    low, high = spread(differences).interval
+    return mean(differences), -low, high
 
 
 JOINT, SIZE = "joint: every image kept", "memory-size"
