@@ -2,6 +2,7 @@
 
 import io
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -217,7 +218,7 @@ def accounting_text(streams: Streams) -> str:
     names = dict.fromkeys(
         display_name(runs.variant.label if runs.variant.at is None else runs.variant.model) for runs in in_values
     )
-    return f"{', '.join(names)}: memory counted\nin colours only, as in the\npaper; others: in all bytes"
+    return textwrap.fill(f"{', '.join(names)}: memory counted in colours only, as in the paper; others: in all bytes", 22)
 
 
 def empty_panels(
