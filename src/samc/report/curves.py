@@ -218,7 +218,8 @@ def accounting_text(streams: Streams) -> str:
     names = dict.fromkeys(
         display_name(runs.variant.label if runs.variant.at is None else runs.variant.model) for runs in in_values
     )
-    return textwrap.fill(f"{', '.join(names)}: memory counted in colours only, as in the paper; others: in all bytes", 22)
+    said = f"{', '.join(names)}: memory counted in colours only, as in the paper; others: in all bytes"
+    return textwrap.fill(said, 22)
 
 
 def empty_panels(
