@@ -617,3 +617,7 @@ def test_recordings_of_steps_long_past_give_their_memory_back(monkeypatch):
     assert list(cache.graphs) == ["b", "c"]
     often("a", 3)  # learnt again: recorded again, and what is in use is left alone
     assert list(cache.graphs) == ["b", "c", "a"]
+    often("a", IDLE_CALLS - 1)
+    assert list(cache.graphs) == ["b", "c", "a"]
+    often("a", 1)  # no other is recorded: the memory goes back all the same
+    assert list(cache.graphs) == ["a"]

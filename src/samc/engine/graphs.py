@@ -63,6 +63,7 @@ class CudaGraphCache:
         self.active = device.type == "cuda"
         self.graphs: dict[Hashable, RecordedGraph] = {}
         self.calls = 0
+        self.last_recording = 0  # by the same count
         self.refusal = ""  # why the last function that could not be recorded could not
 
     def __call__(
@@ -76,6 +77,9 @@ class CudaGraphCache:
             del self.graphs[next(iter(self.graphs))]
         self.calls += 1
         recorded.calls, recorded.last_call = recorded.calls + 1, self.calls
+        if self.calls - self.last_recording == IDLE_CALLS:
+            self.drop_idle()  # a task's recording goes soon after the next task's is made, not a task later
+            torch.cuda.empty_cache()  # which torch would keep from other processes
         # kernels are compiled and libraries wake up in the first; odd batches come but once
         if recorded.calls > 2 and recorded.graph is None and not recorded.refused:
             self.record(recorded, function, given)
@@ -108,6 +112,7 @@ class CudaGraphCache:
             recorded.refused, recorded.inputs, recorded.sources = True, [], []
             return
         recorded.n_bytes = max(0, reserved_bytes() - before)
+        self.last_recording = self.calls
         recorded.constants = self.constants.young, self.constants.old
 
     def drop_idle(self) -> None:
