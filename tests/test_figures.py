@@ -154,7 +154,8 @@ def test_fidelity_on_what_was_tried():
             runs, paper = runs_of(item, stream)[label], published("table1", stream)["samc"]
             p = p_against_paper(runs.over_seeds(ACC), paper["acc"], paper["acc_sd"]) if runs.records else None
             acc, shown = rows[form][2 * number : 2 * number + 2]
-            assert says(acc, *runs.mean_and_sd(ACC)), (form, stream, acc)
+            known = [value for value in runs.mean_and_sd(ACC) if value is not None]  # one seed has no deviation
+            assert says(acc, *known), (form, stream, acc)
             assert says(shown, p), (form, stream, shown)
 
 
