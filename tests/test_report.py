@@ -112,7 +112,6 @@ def shown_and_made(page, folder):
     [
         ("methods.md", "split-synthetic"),
         ("memory.md", "split-cifar100-equal-bytes"),
-        ("memory.md", "split-cifar100-equal-bytes-cpu"),
     ],
 )
 def test_tables_of_the_documents_are_made_from_their_records(page, folder):
