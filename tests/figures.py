@@ -12,6 +12,7 @@ from samc.report.found import find_runs
 from samc.report.measures import percent
 from samc.report.numbers import DASH
 from samc.report.runs import BUDGET, by_stream
+from samc.report.student import paired_p, welch_p
 
 ROOT = Path(samc.__file__).parents[2]
 STORE = RecordStore(ROOT / "results" / "paper")
@@ -104,3 +105,33 @@ def on_a_cpu(line):
     store = RecordStore(ROOT / "results" / "class-incremental-cpu")
     runs = [store.find(job) for (_, variant, _), job in jobs if (variant.line, variant.at) == (line, 614_600)]
     return [ACC(record) for record in runs if record]
+
+
+def by_seed(measure, label, item="table1", stream="split-cifar100"):
+    """A measure of each of a row's runs, by seed."""
+    return {seed: measure(record) for seed, record in runs_of(item, stream)[label].records.items()}
+
+
+def by_seed_p(one, other):
+    """p of the paired test over the seeds that both have."""
+    return paired_p([value - other[seed] for seed, value in one.items() if seed in other])
+
+
+def verdict(one, other):
+    """One row's mean less another's, both by seed, and what two tests say of it: Welch's, and paired by seed.
+
+    Above or below if p is under 0.05 in both, level if in neither, open if they differ.
+    """
+    difference = mean(one.values()) - mean(other.values())
+    apart = [p < 0.05 for p in (welch_p(list(one.values()), list(other.values())), by_seed_p(one, other))]
+    word = ("above" if difference > 0 else "below") if all(apart) else "open" if any(apart) else "level"
+    return difference, word
+
+
+def says_verdict(cell, one, other):
+    """Whether a cell such as `+6.6 above` has the difference and the verdict; a dash is for fewer than three seeds."""
+    if cell == DASH:
+        return min(len(one), len(other)) < 3
+    difference, word = verdict(one, other)
+    number, _, said = cell.partition(" ")
+    return says(number, difference) and said == word
