@@ -358,6 +358,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(change, arguments, message, he
 
 
 def test_a_folder_that_is_no_run(here, place):
+    begun(place, "er")  # `.` holds runs, whichever tests came before
     for name, message in (("nowhere", "nowhere is not there"), (".", "name one of its runs, such as ")):
         code, _, err = here("continue", name, *SECOND, "--out", "new")
         assert (code, err.count("\n"), message in err) == (2, 1, True)
