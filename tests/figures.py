@@ -17,6 +17,7 @@ from samc.report.student import paired_p, welch_p
 ROOT = Path(samc.__file__).parents[2]
 STORE = RecordStore(ROOT / "results" / "paper")
 ACC = percent("acc")
+BWT_BY_T = percent("bwt_by_t")
 LEARNING_RATES = "paper/grid/held-out-lr", "paper/grid/held-out-ebm-lr", "held-out-lwf-cpu"
 # where those of LwF and EBM were searched
 STREAMS = {

@@ -7,6 +7,7 @@ import pytest
 
 from figures import (
     ACC,
+    BWT_BY_T,
     ROOT,
     STREAMS,
     by_seed,
@@ -25,7 +26,7 @@ from samc.record import RunRecord
 from samc.report.accuracy_table import p_against_paper
 from samc.report.claims_table import over_all
 from samc.report.found import find_runs
-from samc.report.measures import extra_bytes, images_per_task, just_learnt_percent, memory_bytes, percent
+from samc.report.measures import extra_bytes, images_per_task, just_learnt_percent, memory_bytes
 from samc.report.numbers import DASH
 from samc.report.paired_table import paired_rows
 from samc.report.paper import published
@@ -73,7 +74,6 @@ FORMS = OF_FORMS | {
     "from the stream alone, in true bytes": ("table1", "samc, from the stream alone, in true bytes"),
 }
 # and of those that are compared with rivals and with each other
-BWT_BY_T = percent("bwt_by_t")
 OF_PARTS = {
     "the average (taken away: and old heads held, which needs it)": (
         "the average",
