@@ -39,7 +39,7 @@ NAMES = {
     "SAMC, from the stream alone, values accounting (the paper's count)": "samc, from the stream alone",
     "the same, with ER's rule instead of GEM's projection": "samc, from the stream alone, ER's rule",
     "SAMC, counted in true bytes": "samc, from the stream alone, in true bytes",
-    "SAMC, the paper's format in true bytes": "samc, from the stream alone, in true bytes",
+    "SAMC, from the stream alone, in true bytes": "samc, from the stream alone, in true bytes",
     "SAMC, best": "samc, our default",
     "our best preset, five seeds": "samc, our default",
     "ER, `--preset best`": "er, with the parts",

@@ -168,9 +168,9 @@ def test_lines_begin_where_an_image_fits_and_end_where_they_cost_too_much():
         "ER, raw images, with the parts": one_image,
         "ER, raw images": one_image,
         "GEM, raw images": cheap,
-        "SAMC as in the paper, in true bytes": cheap,
+        "SAMC from the stream alone, in true bytes": cheap,
         "joint: every image kept": [None],
-        "finetune: no memory": [None],
+        "finetune, lr 0.1: no memory": [None],
     }
     assert {seed for _, _, seed in ITEMS["frontier"].jobs()} == {0, 1, 2}
 
@@ -191,14 +191,14 @@ def test_the_runs_of_the_frontier():
     for label, config in jobs.items():
         if label.startswith("SAMC, best"):
             assert {name for name in best if config[name] != best[name]} <= {"memory_bytes"}
-    assert [jobs[label]["lr"] for label in ("joint: every image kept", "finetune: no memory")] == [0.1, 0.1]
+    assert [jobs[label]["lr"] for label in ("joint: every image kept", "finetune, lr 0.1: no memory")] == [0.1, 0.1]
     assert {config["accounting"] for config in jobs.values()} == {"bytes"}
 
 
 def test_ten_raw_images_are_the_runs_of_the_other_tables():
     names = {job.name for item in ("table1", "equal-bytes") for job in ITEMS[item].jobs(["split-cifar100"]).values()}
     jobs = {variant.label: job.name for (_, variant, seed), job in ITEMS["frontier"].jobs().items() if not seed}
-    for line in ("GEM, raw images", "ER, raw images", "SAMC as in the paper, in true bytes"):
+    for line in ("GEM, raw images", "ER, raw images", "SAMC from the stream alone, in true bytes"):
         assert jobs[f"{line}, {TEN_IMAGES:,} bytes"] in names
     assert jobs[f"SAMC, best, {TEN_IMAGES:,} bytes"] in names
 

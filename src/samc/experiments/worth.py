@@ -98,7 +98,7 @@ def along_budgets(
     ]
 
 
-def frontier(best: Variant, gem: Variant, paper_samc: Variant) -> list[Variant]:
+def frontier(best: Variant, gem: Variant, alone: Variant) -> list[Variant]:
     """Lines of ACC by bytes, the best first; and what needs no budget, as levels: all images kept, and none."""
     er, er_with_parts = Variant("er", "er", NO_PART), Variant("er", "er", preset="best")
     return [
@@ -108,9 +108,9 @@ def frontier(best: Variant, gem: Variant, paper_samc: Variant) -> list[Variant]:
         *along_budgets("ER, raw images, with the parts", er_with_parts, least=RAW_IMAGE, codec="raw"),
         *along_budgets("ER, raw images", er, least=RAW_IMAGE, codec="raw"),
         *along_budgets("GEM, raw images", gem, least=RAW_IMAGE, most=COSTLY, codec="raw"),
-        *along_budgets("SAMC as in the paper, in true bytes", paper_samc, least=RAW_IMAGE, most=COSTLY, codec="coo"),
+        *along_budgets("SAMC from the stream alone, in true bytes", alone, least=RAW_IMAGE, most=COSTLY, codec="coo"),
         Variant("joint: every image kept", "joint", {"lr": 0.1}, line="joint: every image kept"),
-        Variant("finetune: no memory", "finetune", {"lr": 0.1}, line="finetune: no memory"),
+        Variant("finetune, lr 0.1: no memory", "finetune", {"lr": 0.1}, line="finetune, lr 0.1: no memory"),
     ]
 
 

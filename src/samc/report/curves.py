@@ -51,7 +51,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "ER, raw images, with the parts": {"color": "#e69f00", "marker": "v"},
     "ER, raw images": {"color": "#e69f00", "marker": "v", "markerfacecolor": "white", "linestyle": "--"},
     "GEM, raw images": {"color": "#0072b2", "marker": "s", "linestyle": "-."},
-    "SAMC as in the paper, in true bytes": {"color": "#000000", "marker": "D", "linestyle": ":"},
+    "SAMC from the stream alone, in true bytes": {"color": "#000000", "marker": "D", "linestyle": ":"},
 }
 # Okabe and Ito's colours and two darker ones, each with a marker of its own: lines differ without their colours too
 NAMES = {

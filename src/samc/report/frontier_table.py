@@ -12,7 +12,8 @@ from samc.report.tables import Column, Table, TableRow
 NOTE = (
     "ACC in %: mean ± standard deviation over seeds; in brackets how many there are where some are missing. Bytes are "
     "the memory's, all of them; a network that a method keeps besides, such as the average, is not among them. A line "
-    "begins at the first budget that holds an image."
+    "begins at the first budget that holds an image; those with GEM's projection end at 100,000 bytes, beyond which a "
+    "step costs too much."
 )
 
 

@@ -34,9 +34,9 @@ COLUMNS = (
     Column("ACC", preset_acc_text, "preset's choice"),
 )
 NOTE = (
-    "ACC in %, mean over seeds, on a tenth of the training images that was held out: test images chose nothing here. "
-    "The preset's choice is the paper's where the paper names one, and ours otherwise (presets.yaml marks those). A "
-    "best point among few of many is no choice yet."
+    "ACC in % of one run per point, seed 0, on a tenth of the training images that was held out: nothing says that the "
+    "best point is better than another. The preset's choice is the paper's where the paper names one, and ours "
+    "otherwise (presets.yaml marks those and says how they were chosen)."
 )
 HEAD = """# The best point of each grid on held-out training images, in the shape of presets.yaml.
 # Settings that were not searched are as the runs had them.

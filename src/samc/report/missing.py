@@ -40,9 +40,9 @@ COLUMNS = (
 NOTES = (
     "Items share runs, and what one command has learnt the next one finds: the lines do not add up. Give each command "
     "the folder of these records with `--out`.",
-    "The time is an estimate, as if the missing runs were learnt one after the other: each counts as many seconds as "
-    "the quickest of its row's other seeds took, or, where there is none, those of the item's other rows on that "
-    "stream on average, of its method where there are some, or of its method in other items. Most went side by side, "
+    "The time is an estimate, as if the missing runs were learnt one after the other: each counts as the "
+    "quickest run of its row; failing that, as the mean of its method, or else of all, in the item on that stream; "
+    "failing that, as the mean of its method in other items. Most went side by side, "
     "each slower than alone; another machine, a larger memory or fewer tasks make it longer or shorter.",
 )
 

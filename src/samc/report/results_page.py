@@ -56,7 +56,7 @@ def results_page(store: RecordStore, *, link: str = "", quick: bool = False, see
     rest = "; the others are [listed at the end](#not-run-yet)" if missing.rows else ""
     parts = [
         INTRODUCTION,
-        " ".join([f"{len(here):,} of {len(places):,} runs are here, in {len(set(here)):,} records{rest}.", *machines]),
+        " ".join([f"{len(here):,} of {len(places):,} runs are here ({len(set(here)):,} records: some serve two rows){rest}.", *machines]),
     ]
     parts += [part for item_results in collected for part in item_section(item_results, link, store.folder)]
     return "\n\n".join([*parts, *([to_markdown([missing])] if missing.rows else [])]) + "\n"
