@@ -147,7 +147,12 @@ LISTED = (
     Item("table2", "four ways to complete an image", on_every_stream(*TABLE2)),
     Item("equal-bytes", "SAMC and rivals that compress, at equal true bytes", on_every_stream(*EQUAL_BYTES)),
     Item("first-task", "the first task's accuracy after every task", on_every_stream(ALONE, *RAW, BEST)),
-    Item("threshold", "ACC of SAMC from the stream alone by the threshold on saliency", on_every_stream(*BY_THRESHOLD), most_seeds=3),
+    Item(
+        "threshold",
+        "ACC of SAMC from the stream alone by the threshold on saliency",
+        on_every_stream(*BY_THRESHOLD),
+        most_seeds=3,
+    ),
     Item(
         "images-stored",
         "images of SAMC from the stream alone in the room of ten, by threshold",
@@ -155,7 +160,12 @@ LISTED = (
         streams=("split-cifar100",),
         most_seeds=3,
     ),
-    Item("memory-size", "ACC by the size of the memory: SAMC from the stream alone, and GEM", on_every_stream(*BY_SIZE), most_seeds=3),
+    Item(
+        "memory-size",
+        "ACC by the size of the memory: SAMC from the stream alone, and GEM",
+        on_every_stream(*BY_SIZE),
+        most_seeds=3,
+    ),
     Item(
         "table3",
         "bytes, and seconds by phase, of the first two tasks",

@@ -54,10 +54,9 @@ def results_page(store: RecordStore, *, link: str = "", quick: bool = False, see
     missing = missing_table({item_results.item.name: item_results.results for item_results in collected}, quick)
     machines = machines_sentence(known)
     rest = "; the others are [listed at the end](#not-run-yet)" if missing.rows else ""
-    parts = [
-        INTRODUCTION,
-        " ".join([f"{len(here):,} of {len(places):,} runs are here ({len(set(here)):,} records: some serve two rows){rest}.", *machines]),
-    ]
+    records = f"{len(set(here)):,} records: some serve two rows"
+    count = f"{len(here):,} of {len(places):,} runs are here ({records}){rest}."
+    parts = [INTRODUCTION, " ".join([count, *machines])]
     parts += [part for item_results in collected for part in item_section(item_results, link, store.folder)]
     return "\n\n".join([*parts, *([to_markdown([missing])] if missing.rows else [])]) + "\n"
 
