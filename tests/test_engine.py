@@ -573,19 +573,23 @@ def test_descend_is_sgd():
 
 @pytest.mark.slow
 @needs_triton
-def test_old_heads_are_held_in_a_folded_batch_as_in_a_plain_one(narrow):
-    """The teacher sees the batch by its own statistics, which do not move; what is held counts by class."""
+@pytest.mark.parametrize("lr", [0.01, 100.0])
+def test_old_heads_are_held_in_a_folded_batch_as_in_a_plain_one(narrow, lr):
+    """The teacher sees the batch by its own statistics, which do not move; what is held counts by class.
+
+    At the larger rate a step would overshoot, and counts less.
+    """
     engine, teacher = folding_engine(), folding_engine()
     with torch.no_grad():
         for parameter in teacher.model.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
     before = [buffer.clone() for buffer in teacher.model.buffers()]
-    parts, held = [batch(2, 3, 1, 9), batch(0, 2, 2, 9)], torch.tensor([0.2, 0.3, 0.0, 0.0, 0.0, 0.0])
+    parts, held = [batch(2, 3, 1, 9), batch(0, 2, 2, 9)], (torch.tensor([0.2, 0.3, 0, 0, 0, 0]), torch.tensor(lr))
     x, y, masks = engine.model.joined(parts)
     shares = torch.tensor([0.3, 0.3, 0.3, 0.1, 0.2])
     frozen = copy.deepcopy(teacher.model)
-    expected, loss = masked_gradient(copy.deepcopy(engine.model), x, y, masks, shares, (frozen, held))
-    rows, losses = engine.folded((5,), ("float32",), x, y, masks, shares, held, teacher=teacher)
+    expected, loss = masked_gradient(copy.deepcopy(engine.model), x, y, masks, shares, (frozen, *held))
+    rows, losses = engine.folded((5,), ("float32",), x, y, masks, shares, *held, teacher=teacher)
     assert largest_gap(rows, expected[None]) < 1e-4
     torch.testing.assert_close(losses[0], loss)
     assert all(torch.equal(was, now) for was, now in zip(before, teacher.model.buffers(), strict=True))

@@ -22,6 +22,7 @@ from samc.learners.augmentation import augmented
 from samc.learners.live import LiveMemory
 from samc.memory.stored import StoredImage
 from samc.models import Classifier, Heads, probe
+from samc.models.classifier import Wanted
 from toys import PLAIN, Replaying, coloured_squares, random_batch
 
 SHAPE = (3, 8, 8)
@@ -217,7 +218,8 @@ def classifier(seed, num_classes=6):
 
 def test_the_gradient_with_held_heads_and_weights_by_finite_differences():
     student, teacher = classifier(0).double(), classifier(1).double()
-    engine, held = Engine(student), Held(Engine(teacher), torch.tensor([0.2, 0.2, 0.0, 0.0, 0.3, 0.1]).double())
+    counts = torch.tensor([0.2, 0.2, 0.0, 0.0, 0.3, 0.1]).double()
+    engine, held = Engine(student), Held(Engine(teacher), counts, torch.tensor(1e-3).double())
     (x, y), (old, labels) = random_batch(5, SHAPE, TASKS[1]), random_batch(3, SHAPE, (0, 4), seed=1)
     given = [Batch(x.double() / 255, y, 1), Batch(old.double() / 255, labels, labels // 2)]
     weights = torch.tensor([1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 2.0, 0.0]).double()
@@ -260,6 +262,41 @@ def test_a_step_that_holds_old_heads_by_hand():
     stats = subject.observe(x, y, 2)
     assert float(stats.loss) == pytest.approx(float(loss.detach()), rel=1e-5)
     torch.testing.assert_close(parameters(subject.model), expected, rtol=1e-5, atol=1e-7)
+
+
+@given(st.integers(1, 12), st.integers(1, 8), st.floats(-2, 3), st.floats(-3, 1), st.integers(0, 2**32))
+def test_a_step_of_the_head_never_overshoots_what_it_is_held_to(images, width, size, lr, seed):
+    random = torch.Generator().manual_seed(seed)
+    features = (10**size * torch.randn(images, width, generator=random)).relu().double()
+    head = nn.Linear(width, 3).double()
+    held = Wanted(torch.randn(images, 3, generator=random).double(), torch.tensor([4.0, 4.0, 0.0]).double(),
+                  torch.tensor(10**lr).double())  # fmt: skip
+    before = held.distance(head(features), features)
+    grads = torch.autograd.grad(before, [*head.parameters()])
+    with torch.no_grad():
+        for parameter, grad in zip(head.parameters(), grads, strict=True):
+            parameter.sub_(held.lr * grad)
+        assert held.distance(head(features), features) <= before * (1 + 1e-9)
+
+
+def test_a_weight_that_no_step_overshoots_with_is_left_as_it_is():
+    features, weights = torch.tensor([[1.0, 2.0], [0.0, 3.0]]), torch.tensor([0.3, 0.0])
+    norm = (torch.tensor([[6.0, 7.0], [7.0, 10.0]])).norm()  # products of the features, and 1 for the bias
+    for lr in (0.01, float(2 / (0.3 * norm)) * 0.999):
+        assert torch.equal(Wanted(features, weights, torch.tensor(lr)).steady(features), weights)
+    torch.testing.assert_close(Wanted(features, weights, torch.tensor(1.0)).steady(features)[0], 2 / norm)
+
+
+def losses_of(**given):
+    subject = learner("finetune", average=0.9, lr=0.3, **given)
+    return [float(subject.observe(x, y, task).loss) for x, y, task in batches(12)]
+
+
+def test_heads_that_are_held_hard_at_a_large_rate_learn_on():
+    held = losses_of(distil=20.0)
+    assert max(held) < 2 * max(losses_of())
+    with mock.patch.object(Wanted, "steady", lambda self, pooled: self.weights):
+        assert not max(losses_of(distil=20.0)) < 1e3 * max(held)
 
 
 def test_replayed_images_hold_old_heads_too():

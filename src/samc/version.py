@@ -1,3 +1,3 @@
 """The version of this package, which every record names."""
 
-VERSION = "0.3.0.dev0"
+VERSION = "0.3.0.dev1"

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from samc.errors import ConfigError
 from samc.models import Classifier, Heads
-from samc.models.classifier import Batch, confined, described, distance
+from samc.models.classifier import Batch, Wanted, confined, described
 from samc.streams.pixels import Normalisation
 
 
@@ -79,7 +79,7 @@ class StrategyModel(Classifier):
         y: Int64[Tensor, "b"],
         table: Int64[Tensor, "b k"],
         shares: Float[Tensor, "b"],
-        held: tuple[Float[Tensor, "b n"], Float[Tensor, "m"]] | None = None,
+        held: Wanted | None = None,
     ) -> Float[Tensor, ""]:
         """The criterion of each image, times its share, summed; and old outputs held, as in every classifier."""
         outputs = self.outputs(features, table[:, 0])
@@ -87,15 +87,15 @@ class StrategyModel(Classifier):
         loss = (self.criterion(outputs.masked_fill(kept_from, -torch.inf), y) * shares).sum()
         if held is None:
             return loss
-        wanted, weights = held  # of the classes that have been seen
-        return loss + distance(outputs, wanted, F.pad(weights, (0, outputs.shape[1] - len(weights))))
+        # of the classes that have been seen; what a step of the model's own head would overshoot is not known
+        return loss + held.distance_by(F.pad(held.weights, (0, outputs.shape[1] - len(held.weights))), outputs)
 
     def loss_by_task(
         self,
         features: Float[Tensor, "b c h w"],
         batches: Sequence[Batch],
         shares: Float[Tensor, "b"],
-        held: tuple[Float[Tensor, "b n"], Float[Tensor, "m"]] | None = None,
+        held: Wanted | None = None,
     ) -> Float[Tensor, ""]:
         _, y, table = self.joined(batches)
         return self.loss(features, y, table, shares, held)

@@ -20,7 +20,7 @@ from samc.engine.cpu import PRECISIONS
 from samc.engine.flat import trainable
 from samc.engine.graphs import Constants
 from samc.engine.program import IMAGES, Conv, Program
-from samc.models.classifier import Classifier
+from samc.models.classifier import Classifier, Wanted
 
 CHUNK_PIXELS = 8 << 20
 # of all images that are between forward and backward at once: about 2,000 bytes each, 16 GiB in all
@@ -155,7 +155,7 @@ class Folding:
         y: Tensor,
         masks: Tensor,
         shares: Tensor | None = None,
-        held: tuple[Tensor, Tensor] | None = None,
+        held: Wanted | None = None,
     ) -> tuple[Float[Tensor, "g p"], Float[Tensor, "g"], list[Moments]]:
         """Rows, losses and batch moments of all groups: in one batch, or in as few as memory allows.
 
@@ -176,7 +176,7 @@ class Folding:
 
     def fold(
         self, rows: Float[Tensor, "g p"], sizes: tuple[int, ...], precision: str, x: Float[Tensor, "b c h w"],
-        y: Tensor, masks: Tensor, shares: Tensor | None = None, held: tuple[Tensor, Tensor] | None = None,
+        y: Tensor, masks: Tensor, shares: Tensor | None = None, held: Wanted | None = None,
     ) -> tuple[Float[Tensor, "g"], Moments]:  # fmt: skip
         """Forward and back; fills the rows, returns the losses of the groups and their batch moments."""
         self.compile(x, PRECISIONS[precision])
@@ -214,7 +214,7 @@ class Folding:
         y: Tensor,
         masks: Tensor,
         shares: Tensor,
-        held: tuple[Tensor, Tensor] | None,
+        held: Wanted | None,
     ) -> tuple[Float[Tensor, "g"], Float[Tensor, "b c h w"]]:
         """The losses of the groups and the gradient at the features; by hand, since each group has a row of its own."""
         linear, pooled, by_group = self.model.heads.linear, features.float().mean((2, 3)), batch.plan.by_group
@@ -224,7 +224,7 @@ class Folding:
         losses = -torch.where(right, log_probs, 0).sum(1) * shares
         grads = (log_probs.exp() - right.float()) * shares[:, None]
         if held is not None:
-            away, weights = logits - held[0], held[1] / len(y)
+            away, weights = logits - held.logits, held.steady(pooled) / len(y)
             losses += away.square() @ weights
             grads += 2 * away * weights
         grads_by_group = by_group(grads)

@@ -21,17 +21,18 @@ from samc.engine.deferred import DeferredQueue
 from samc.engine.flat import flat_gradient, trainable
 from samc.engine.graphs import Constants, CudaGraphCache
 from samc.engine.program import compile_program
-from samc.models.classifier import Batch, Classifier, equal_shares, in_mode
+from samc.models.classifier import Batch, Classifier, Wanted, equal_shares, in_mode
 
 FAST = {"cpu": "a core per past task, gradients by hand", "cuda": "all past tasks in one recorded batch"}
 PLAIN = {"cpu": "one past task after the other by autograd", "cuda": "one past task after the other, as a graph"}
 
 
 class Held(NamedTuple):
-    """Logits that are held to another network's: whose, and how much each class counts (`Classifier.loss`)."""
+    """Logits that are held to another network's: whose, how much each class counts, and the step size (`Wanted`)."""
 
     teacher: "Engine"
     weights: Float[Tensor, "n"]
+    lr: Float[Tensor, ""]
 
 
 class Engine:
@@ -101,12 +102,12 @@ class Engine:
         if apart:
             return self.gradient_apart(batches, weights, held)
         if self.device.type == "cpu" or self.single_value([sum(len(batch.y) for batch in batches)]):
-            given = (held.teacher.model, held.weights) if held else None
+            given = (held.teacher.model, held.weights, held.lr) if held else None
             return plain.gradient(self.model, batches, weights, given)
         x, y, masks = self.model.joined(batches)
         shares = equal_shares(y) if weights is None else weights.to(y.device) / len(y)
-        teacher, classes = (held.teacher, (held.weights,)) if held else (None, ())
-        inputs = x, y, masks, shares, *classes
+        teacher, counts = (held.teacher, held[1:]) if held else (None, ())
+        inputs = x, y, masks, shares, *counts
         if self.folding is None:
             grad, loss = self.recorded(self.masked_gradient, *inputs, teacher=teacher)
             return grad.clone(), loss.clone()
@@ -185,16 +186,16 @@ class Engine:
 
     def folded(
         self, sizes: tuple[int, ...], precisions: tuple[str, ...], x: Tensor, y: Tensor, masks: Tensor,
-        shares: Tensor | None = None, held: Tensor | None = None, *, teacher: "Engine | None" = None,
+        shares: Tensor | None = None, *held: Tensor, teacher: "Engine | None" = None,
     ) -> tuple[Float[Tensor, "g p"], Float[Tensor, "g"]]:  # fmt: skip
         """On a GPU the fast way; the mode is set here, not at every step: it takes a while, and a recording has it."""
         assert self.folding is not None
         self.model.train()
         wanted = None
-        if teacher is not None and held is not None:  # of one group: all images go through the teacher together too
+        if teacher is not None:  # of one group: all images go through the teacher together too
             assert teacher.folding is not None
             plan = self.folding.plan(sizes, x.device)  # of this engine, whose recordings keep it
-            wanted = teacher.folding.batch_logits(x, plan), held
+            wanted = Wanted(teacher.folding.batch_logits(x, plan), *held)
         rows, losses, moments = self.folding.gradients(sizes, precisions, x, y, masks, shares, wanted)
         self.running_stats.update(sizes, moments)
         return rows, losses
@@ -212,10 +213,9 @@ class Engine:
         return torch.stack(rows), torch.stack(losses)
 
     def masked_gradient(
-        self, x: Tensor, y: Tensor, masks: Tensor, shares: Tensor, held: Tensor | None = None,
-        *, teacher: "Engine | None" = None,
+        self, x: Tensor, y: Tensor, masks: Tensor, shares: Tensor, *held: Tensor, teacher: "Engine | None" = None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        given = (teacher.model, held) if teacher is not None and held is not None else None
+        given = (teacher.model, held[0], held[1]) if teacher is not None else None
         return plain.masked_gradient(self.model, x, y, masks, shares, given)
 
     def single_value(self, sizes: Sequence[int]) -> bool:

@@ -11,20 +11,22 @@ from torch import Tensor
 
 from samc.engine.flat import flat_gradient, gradients_into
 from samc.errors import DataError
-from samc.models.classifier import Batch, Classifier, equal_shares
+from samc.models.classifier import Batch, Classifier, Wanted, equal_shares
+
+Teaching = tuple[Classifier, Float[Tensor, "n"], Float[Tensor, ""]]
+# a network whose logits are wanted, how much that counts by class, and the step size (`Wanted`)
 
 
 def gradient(
     model: Classifier,
     batches: Sequence[Batch],
     weights: Float[Tensor, "b"] | None = None,
-    held: tuple[Classifier, Tensor] | None = None,
+    held: Teaching | None = None,
 ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
     """The gradient of the mean cross-entropy over all the images, each against its own task's classes; and that loss.
 
     All images go through the network as one batch; the model is left in train mode and its running batch-norm
-    statistics move once. `weights` scale the images' losses. `held` is a network whose logits are wanted, and their
-    weights by class.
+    statistics move once. `weights` scale the images' losses.
     """
     return flat_gradient(model, loss_of(model, batches, weights, held))
 
@@ -35,12 +37,12 @@ def gradient_into(views: Mapping[Tensor, Tensor], model: Classifier, batches: Se
 
 
 def loss_of(
-    model: Classifier, batches: Sequence[Batch], weights: Tensor | None, held: tuple[Classifier, Tensor] | None
+    model: Classifier, batches: Sequence[Batch], weights: Tensor | None, held: Teaching | None
 ) -> Float[Tensor, ""]:
     x, y = torch.cat([batch.x for batch in batches]), torch.cat([batch.y for batch in batches])
     shares = equal_shares(y) if weights is None else weights.to(y.device) / len(y)
     features = features_of(model.train(), x)
-    return model.loss_by_task(features, batches, shares, held and (wanted_logits(held[0], x), held[1]))
+    return model.loss_by_task(features, batches, shares, wanted_of(held, x))
 
 
 def masked_gradient(
@@ -49,11 +51,16 @@ def masked_gradient(
     y: Int64[Tensor, "b"],
     masks: Bool[Tensor, "b n"],
     shares: Float[Tensor, "b"],
-    held: tuple[Classifier, Tensor] | None = None,
+    held: Teaching | None = None,
 ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""]]:
     """The same in a form that can be recorded: which classes an image has is a tensor, and so is its share."""
     features = features_of(model.train(), x)
-    return flat_gradient(model, model.loss(features, y, masks, shares, held and (wanted_logits(held[0], x), held[1])))
+    return flat_gradient(model, model.loss(features, y, masks, shares, wanted_of(held, x)))
+
+
+def wanted_of(held: Teaching | None, x: Float[Tensor, "b c h w"]) -> Wanted | None:
+    """What the teacher says of these images, and how much it counts."""
+    return held and Wanted(wanted_logits(held[0], x), *held[1:])
 
 
 @torch.no_grad()

@@ -209,7 +209,8 @@ class NetworkLearner(Answers):
         if self.holding is None or self.holding[0] != key:  # sent to the device once
             weights = torch.zeros(self.model.heads.num_classes)
             weights[sorted(old)] = weight / len(old)
-            self.holding = key, Held(self.average.engine, weights.to(self.device))
+            lr = torch.tensor(self.settings.lr, device=self.device)
+            self.holding = key, Held(self.average.engine, weights.to(self.device), lr)
         return self.holding[1]
 
     def observe(self, x: Images, y: Labels, task: TaskId | None = None) -> StepStats:

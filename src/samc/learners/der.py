@@ -12,7 +12,7 @@ from torch import Tensor
 
 from samc.config import setting, with_default
 from samc.engine import Batch, Engine, flat_gradient
-from samc.engine.plain import features_of, wanted_logits
+from samc.engine.plain import features_of, wanted_of
 from samc.errors import ConfigError
 from samc.learners.contract import StepStats
 from samc.learners.er import ReservoirSettings
@@ -85,8 +85,8 @@ class DER(RehearsalLearner):
             images = self.model.joined([*compared, batch, *replayed])
             inputs = *images, *self.targets(places, batch, replayed)
             held = self.held()
-            teacher, classes = (held.teacher, (held.weights,)) if held else (None, ())
-            g, loss, logits = self.engine.recorded(self.gradient, *inputs, *classes, teacher=teacher)
+            teacher, counts = (held.teacher, held[1:]) if held else (None, ())
+            g, loss, logits = self.engine.recorded(self.gradient, *inputs, *counts, teacher=teacher)
             loss, seen = loss.clone(), logits[len(places) : len(places) + len(y)]
             self.step(g)
         self.engine.when_on_host(seen, partial(self.keep, x, y, number, list(order)))
@@ -124,16 +124,15 @@ class DER(RehearsalLearner):
         shares: Float[Tensor, "b"],
         wanted: Float[Tensor, "m n"],
         weights: Float[Tensor, "m n"],
-        held: Float[Tensor, "n"] | None = None,
-        *,
+        *held: Tensor,
         teacher: Engine | None,
     ) -> tuple[Float[Tensor, "p"], Float[Tensor, ""], Float[Tensor, "b n"]]:
         """Of the whole loss, that loss, and the logits of all classes; the images to compare come first."""
         model = self.model.train()
-        taught = (teacher.model, held) if teacher is not None and held is not None else None
+        given = (teacher.model, held[0], held[1]) if teacher is not None else None
         features = features_of(model, x)
         logits = model.heads.linear(model.pooled(features))
-        loss = model.loss(features, y, masks, shares, taught and (wanted_logits(taught[0], x), taught[1]))
+        loss = model.loss(features, y, masks, shares, wanted_of(given, x))
         loss = loss + ((logits[: len(wanted)] - wanted).square() * weights).sum()
         return *flat_gradient(model, loss), logits.detach()
 

@@ -66,6 +66,30 @@ class Features(NamedTuple):
     channels_last: bool = False
 
 
+class Wanted(NamedTuple):
+    """Logits that others shall stay near to, how much that counts by class, and the step size that they learn with."""
+
+    logits: Float[Tensor, "b n"]
+    weights: Float[Tensor, "n"]
+    lr: Float[Tensor, ""]
+
+    def distance(self, logits: Float[Tensor, "b n"], pooled: Float[Tensor, "b d"]) -> Float[Tensor, ""]:
+        """The mean over images of Σ_c weight_c·(logit_c − wanted_c)²."""
+        return self.distance_by(self.steady(pooled), logits)
+
+    def distance_by(self, weights: Float[Tensor, "n"], logits: Float[Tensor, "b n"]) -> Float[Tensor, ""]:
+        return ((logits - self.logits).square() @ weights).mean()
+
+    def steady(self, pooled: Float[Tensor, "b d"]) -> Float[Tensor, "n"]:
+        """The weights, none so large that a step of the head overshoots: each would be further off than the last.
+
+        A step takes lr·2·weight·P/b times the logits' distances away from them, where P holds the products of the
+        images' features, 1 for the bias among them. P's Frobenius norm bounds its largest eigenvalue, and is near it.
+        """
+        products = 1 + pooled.detach() @ pooled.detach().T
+        return torch.minimum(self.weights, len(products) / (self.lr * products.norm()))
+
+
 class Classifier(nn.Module):
     """`features` is the network, `logits` one task's head on its pooled features.
 
@@ -125,24 +149,24 @@ class Classifier(nn.Module):
         y: Int64[Tensor, "b"],
         masks: Bool[Tensor, "b n"],
         shares: Float[Tensor, "b"],
-        held: tuple[Float[Tensor, "b n"], Float[Tensor, "n"]] | None = None,
+        held: Wanted | None = None,
     ) -> Float[Tensor, ""]:
         """Cross-entropy of each image among its own task's classes, times its share, summed.
 
-        `held` are logits that others shall stay near to, and how much that counts by class: the mean over images of
-        Σ_c weight_c·(logit_c − wanted_c)² is added.
+        With `held`, its distance is added.
         """
-        logits = self.heads.linear(self.pooled(features).float())
+        pooled = self.pooled(features).float()
+        logits = self.heads.linear(pooled)
         losses = F.cross_entropy(logits.masked_fill(~masks, -torch.inf), y, reduction="none")
         loss = (losses * shares).sum()
-        return loss if held is None else loss + distance(logits, *held)
+        return loss if held is None else loss + held.distance(logits, pooled)
 
     def loss_by_task(
         self,
         features: Float[Tensor, "b ..."],
         batches: Sequence[Batch],
         shares: Float[Tensor, "b"],
-        held: tuple[Float[Tensor, "b n"], Float[Tensor, "n"]] | None = None,
+        held: Wanted | None = None,
     ) -> Float[Tensor, ""]:
         """The same loss from each task's own columns, in a form that cannot be recorded.
 
@@ -159,7 +183,7 @@ class Classifier(nn.Module):
                 losses.append(F.cross_entropy(logits, self.heads.positions(y, task), reduction="none"))
                 first += count
         loss = (torch.cat(losses) * shares).sum()
-        return loss if held is None else loss + distance(self.heads.linear(pooled), *held)
+        return loss if held is None else loss + held.distance(self.heads.linear(pooled), pooled)
 
     def forward(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
         return self.logits(self.features(x), task)
@@ -181,12 +205,6 @@ def confined(batches: Sequence[Batch]) -> Bool[Tensor, "b n"] | None:
 def equal_shares(y: Int64[Tensor, "b"]) -> Float[Tensor, "b"]:
     """Of every image in a mean."""
     return torch.full(y.shape, 1 / len(y), device=y.device)
-
-
-def distance(
-    logits: Float[Tensor, "b n"], wanted: Float[Tensor, "b n"], weights: Float[Tensor, "n"]
-) -> Float[Tensor, ""]:
-    return ((logits - wanted).square() @ weights).mean()
 
 
 @contextmanager
