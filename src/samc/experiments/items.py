@@ -145,7 +145,7 @@ def grid_points(stream: str) -> tuple[Variant, ...]:
 LISTED = (
     Item("table1", "all methods: ACC and BWT", on_every_stream(*TABLE1)),
     Item("table2", "four ways to complete an image", on_every_stream(*TABLE2)),
-    Item("equal-bytes", "SAMC and rivals that compress, at equal true bytes", on_every_stream(*EQUAL_BYTES)),
+    Item("equal-bytes", "SAMC and rivals that compress, at equal true bytes of memory", on_every_stream(*EQUAL_BYTES)),
     Item("first-task", "the first task's accuracy after every task", on_every_stream(ALONE, *RAW, BEST)),
     Item(
         "threshold",
@@ -197,7 +197,7 @@ LISTED = (
     ),
     Item(
         "parts",
-        "what each part of SAMC's best preset gives",
+        "what each part of SAMC's best preset gives, with JPEGs that are smoothed where nothing is salient",
         on_every_stream(*PARTS),
         streams=("split-cifar100",),
     ),
@@ -222,7 +222,7 @@ LISTED = (
     ),
     Item(
         "class-incremental",
-        "no task at test: one head of all classes, at equal bytes for all tasks",
+        "no task at test: one head of all classes, at equal bytes of memory for all tasks",
         class_incremental,
     ),
     Item(
