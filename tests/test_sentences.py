@@ -558,6 +558,13 @@ SENTENCES = [
         ],
     ),
     (
+        "docs/memory.md",
+        "Welch's test agrees, with p {}, {}, {} and {}.",
+        lambda: [
+            welch_p(*(list(row.values()) for row in smoothed(nbytes))) for nbytes in ("256", "1,024", "3,073", "30,730")
+        ],
+    ),
+    (
         "docs/diagnosis.md",
         "by {} points over all pairs (no test); by {} points, if chance is taken within each task being learnt ({} "
         "tasks in which steps were measured, p {})",
