@@ -26,6 +26,7 @@ class LossMonitor:
     """Sees every step's loss and stops a run that has diverged; tells where, and what to do about it.
 
     On a GPU losses are looked at some steps late, `every` so many at once, so that it never waits; else at each step.
+    Tasks and steps are counted from 1, as the bar counts them.
     """
 
     def __init__(self, learner: Any, every: int | None = None):

@@ -193,7 +193,7 @@ def learn_task(
         for watcher in watchers:
             watcher.before_step(task, number, x, y)
         stats = learner.observe(x, y, task.id if told else None)
-        monitor.step(task.id, stats.loss)
+        monitor.step(so_far.task + 1, stats.loss)
         for watcher in watchers:
             watcher.step(task, number, x, stats)
         so_far.stepped(task, x, y)
@@ -202,7 +202,7 @@ def learn_task(
                 begun = going.stream.tasks[: so_far.task + 1]
                 so_far.tested(evaluate(begun, learner, len(begun), going.clock, (), lambda: None)[0])
             going.stepped()
-    monitor.end_task(task.id)
+    monitor.end_task(so_far.task + 1)
     if told:
         learner.end_task(task)
     task.release()
