@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import samc
 from avalanche_makers import WithHeads, benchmark_of, learn, network, strategy_of
 from samc.errors import ConfigError, DataError
-from samc.models.classifier import Batch
+from samc.models.classifier import Batch, Wanted
 from samc.streams.pixels import Normalisation
 from toys import coloured_squares
 
@@ -181,16 +181,44 @@ class TestSAMCPlugin:
         assert kept == [True, True]
         assert learn(strategy, benchmark)[-1] == [1.0, 1.0, 1.0]
 
-    def test_old_outputs_are_held_to_the_averages_by_hand(self):
+    @pytest.mark.parametrize("lr", [0.01, 100.0])
+    def test_old_outputs_are_held_to_the_averages_by_hand(self, lr):
+        """By their weights, and by less at the larger rate, where a step of the model's last layer would overshoot."""
         model = StrategyModel(conv_classifier(3), nn.CrossEntropyLoss(), (3, 12, 12), None)
         x, y, tasks = torch.rand(4, 3, 12, 12), torch.tensor([0, 1, 2, 2]), torch.tensor([0, 0, 1, 1])
         wanted, weights = torch.rand(4, 3), torch.tensor([0.5, 0.5])  # of two classes that were seen before the third
         shares = torch.full((4,), 0.25)
         model.eval()
-        outputs = model.backbone(x)
+        outputs, given = model.backbone(x), model.backbone[:-1](x)
+        products = torch.tensor([[1 + float(one @ other) for one in given] for other in given])
+        weight = min(0.5, 4 / (lr * float(products.square().sum().sqrt())))
+        assert (weight == 0.5) == (lr == 0.01)
         by_hand = nn.functional.cross_entropy(outputs, y)
-        by_hand = by_hand + (0.5 * (outputs - wanted)[:, :2].square()).sum(1).mean()
-        assert torch.allclose(model.loss(x, y, tasks[:, None], shares, (wanted, weights)), by_hand)
+        by_hand = by_hand + (weight * (outputs - wanted)[:, :2].square()).sum(1).mean()
+        held = Wanted(wanted, weights, torch.tensor(lr))
+        assert torch.allclose(model.loss(x, y, tasks[:, None], shares, held), by_hand)
+
+    def test_a_head_of_another_kind_is_held_by_its_weights_alone(self):
+        class Nearest(nn.Module):
+            def forward(self, x):
+                return -x.mean((2, 3)).abs()
+
+        model = StrategyModel(Nearest(), nn.CrossEntropyLoss(), (3, 12, 12), None)
+        x, y, wanted = torch.rand(4, 3, 12, 12), torch.tensor([0, 1, 2, 2]), torch.rand(4, 3)
+        table, shares = torch.zeros(4, 1, dtype=torch.long), torch.full((4,), 0.25)
+        held = Wanted(wanted, torch.tensor([0.5, 0.5]), torch.tensor(100.0))
+        away = (0.5 * (model.backbone(x) - wanted)[:, :2].square()).sum(1).mean()
+        assert torch.allclose(model.loss(x, y, table, shares, held) - model.loss(x, y, table, shares), away)
+
+    def test_what_a_step_can_follow_is_of_the_strategys_rate(self):
+        stream = coloured_squares(tasks=2, per_class=20)
+        plugin = SAMCPlugin(memory_bytes="6KB", **{**PARTS, "distil": 1.0})
+        strategy = strategy_of(conv_classifier(4), plugin)
+        benchmark = benchmark_of(stream)
+        strategy.train(benchmark.train_stream[0])
+        strategy.optimizer.param_groups[0]["lr"] = 0.25
+        strategy.train(benchmark.train_stream[1])
+        assert float(plugin.learner.held().lr) == 0.25
 
     def test_a_loss_that_is_confined_to_some_classes_by_hand(self):
         model = StrategyModel(conv_classifier(4), nn.CrossEntropyLoss(), (3, 12, 12), None).eval()

@@ -1,7 +1,8 @@
 """A strategy's model in the place of a learner's network: whole, with its own classifier, under its own criterion."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -82,13 +83,18 @@ class StrategyModel(Classifier):
         held: Wanted | None = None,
     ) -> Float[Tensor, ""]:
         """The criterion of each image, times its share, summed; and old outputs held, as in every classifier."""
-        outputs = self.outputs(features, table[:, 0])
+        with inputs_of_linear_layers(self.backbone) as given:
+            outputs = self.outputs(features, table[:, 0])
         kept_from = F.pad(table[:, 1:].bool(), (0, outputs.shape[1] - table.shape[1] + 1), value=table.shape[1] > 1)
         loss = (self.criterion(outputs.masked_fill(kept_from, -torch.inf), y) * shares).sum()
         if held is None:
             return loss
-        # of the classes that have been seen; what a step of the model's own head would overshoot is not known
-        return loss + held.distance_by(F.pad(held.weights, (0, outputs.shape[1] - len(held.weights))), outputs)
+        # of the classes that have been seen
+        held = held._replace(weights=F.pad(held.weights, (0, outputs.shape[1] - len(held.weights))))
+        for layer, inputs in given[-1:]:
+            if layer.out_features == outputs.shape[1] and inputs.ndim == 2:
+                return loss + held.distance(outputs, inputs)
+        return loss + held.distance_by(held.weights, outputs)  # of another kind of head no step's reach is known
 
     def loss_by_task(
         self,
@@ -103,6 +109,19 @@ class StrategyModel(Classifier):
     @property
     def knows_tasks(self) -> bool:
         return is_multi_task_module(self.backbone)
+
+
+@contextmanager
+def inputs_of_linear_layers(model: nn.Module) -> Iterator[list[tuple[nn.Linear, Tensor]]]:
+    """What each linear layer is given while the model is asked, in the order of their calls: the last is its head."""
+    given: list[tuple[nn.Linear, Tensor]] = []
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    hooks = [layer.register_forward_hook(lambda layer, inputs, _: given.append((layer, inputs[0]))) for layer in layers]
+    try:
+        yield given
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def by_image(criterion: Any) -> Any:

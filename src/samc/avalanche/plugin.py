@@ -48,6 +48,11 @@ class SAMC(samc.SAMC):
         if self.average:
             self.average.follow(self.engine)
 
+    @property
+    def lr(self) -> float:
+        """The strategy's, which a scheduler may change; the largest, where its parameters have several."""
+        return max(float(group["lr"]) for group in self.optimizer.param_groups)
+
     def scores(self, x: Float[Tensor, "b c h w"], task: int) -> Float[Tensor, "b k"]:
         """The outputs of the task's classes, or, where it is not told, of all that have been seen."""
         return super().scores(x, task)[:, self.model.heads.in_order(task, x.device)]

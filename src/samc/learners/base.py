@@ -190,9 +190,13 @@ class NetworkLearner(Answers):
 
     def step(self, g: Float[Tensor, "p"]) -> None:
         """One step of SGD, and the average follows."""
-        self.engine.step(g, self.settings.lr)
+        self.engine.step(g, self.lr)
         if self.average:
             self.average.follow(self.engine)
+
+    @property
+    def lr(self) -> float:
+        return float(self.settings.lr)
 
     def held(self) -> Held | None:
         """Old classes, held to the average's answers: each of them counts alike."""
@@ -205,11 +209,11 @@ class NetworkLearner(Answers):
         old -= set() if self.scenario.holds_all else set(now)
         if not old:
             return None
-        key = self.current_task, self.model.heads.version
+        key = self.current_task, self.model.heads.version, self.lr
         if self.holding is None or self.holding[0] != key:  # sent to the device once
             weights = torch.zeros(self.model.heads.num_classes)
             weights[sorted(old)] = weight / len(old)
-            lr = torch.tensor(self.settings.lr, device=self.device)
+            lr = torch.tensor(self.lr, device=self.device)
             self.holding = key, Held(self.average.engine, weights.to(self.device), lr)
         return self.holding[1]
 
