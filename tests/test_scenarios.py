@@ -490,6 +490,7 @@ def test_every_method_runs_in_every_scenario_or_says_why_not(name, scenario, bou
     given = {"scenario": scenario, "boundaries": boundaries, "backbone": "mlp", "lr": 0.01}
     given |= {"eec": {"encoder_steps": 2, "buffer_size": 40}, "ewc": {"fisher_images": 2}}.get(name, {})
     given |= {"memory_bytes": "62KB"} if name != "eec" and "memory_bytes" in LEARNERS[name].Settings.names() else {}
+    given |= {"keeps": "sample"} if (name, boundaries) == ("agem", "hidden") else {}
     reason = REFUSED.get((name, scenario), REFUSED.get((name, boundaries)))
     reason = "no task is known at test" if (scenario, boundaries) == ("task", "hidden") else reason
     if reason:
@@ -520,6 +521,9 @@ def test_every_method_runs_in_every_scenario_or_says_why_not(name, scenario, bou
         ("er", {"memory_bytes": None}, "memory-bytes 600KB"),
         ("er", {"memory_bytes": "30KB/task"}, "memory-bytes 600KB"),
         ("er", {"batch_classes": "task"}, "batch-classes batch"),
+        ("er", {"keeps": "newest"}, "keeps sample"),
+        ("agem", {}, "keeps sample"),
+        ("gem", {"constraints": "mean"}, "keeps sample"),
     ],
 )
 def test_settings_that_hidden_boundaries_leave_without_a_meaning(name, given, message):
@@ -529,7 +533,7 @@ def test_settings_that_hidden_boundaries_leave_without_a_meaning(name, given, me
 
 def test_gems_mean_constraint_and_a_frozen_autoencoder_need_no_boundary():
     hidden = {"scenario": "class", "boundaries": "hidden", "memory_bytes": "600KB"}
-    LEARNERS["gem"].Settings(**hidden, constraints="mean")
+    LEARNERS["gem"].Settings(**hidden, constraints="mean", keeps="sample")
     LEARNERS["samc"].Settings(**hidden, completion="telea+autoencoder", autoencoder_steps=0)
 
 
@@ -558,8 +562,6 @@ def test_a_diagnosis_needs_boundaries(command, tmp_path):
     plain = (
         "--preset",
         "none",
-        "--keeps",
-        "newest",
         "--average",
         0,
         "--augment",
@@ -658,6 +660,7 @@ def test_a_constraint_is_among_all_classes_seen_and_the_batch_among_its_own(
 ):
     """The two gradients of which a projection is made; where boundaries are hidden, GEM's one mean constraint."""
     more = {"constraints": "mean"} if (name, boundaries) == ("gem", "hidden") else {}
+    more |= {"keeps": "sample"} if boundaries == "hidden" else {}
     subject, task = with_a_first_batch(name, scenario, boundaries, batch_classes=batch_classes, **more)
     x, y = second_batch(scenario)
     y = torch.full_like(y, int(y[0]))  # of one class: among the batch's own, nothing is to be learnt
@@ -808,7 +811,7 @@ def test_without_boundaries_all_that_was_remembered_is_replayed(monkeypatch):
 
 
 def test_agem_without_boundaries_has_the_memory_as_its_reference(monkeypatch):
-    subject, found = learner("agem", boundaries="hidden", memory_bytes="100KB"), []
+    subject, found = learner("agem", boundaries="hidden", memory_bytes="100KB", keeps="sample"), []
     monkeypatch.setattr(rules, "project", lambda g, past, **_: found.append(len(past)) or g)
     for task in range(2):
         subject.observe(*batch(task))
@@ -963,10 +966,11 @@ def test_the_steps_that_a_gpu_records_are_the_steps_of_a_cpu(name, given, scenar
 @pytest.mark.parametrize(
     ("name", "given"),
     [
-        *((name, {}) for name in ("finetune", "joint", "ebm", "er", "der", "agem", "mer", "samc")),
+        *((name, {}) for name in ("finetune", "joint", "ebm", "er", "der", "mer", "samc")),
+        ("agem", {"keeps": "sample"}),
         ("er", {"batch_classes": "batch", "replay_weight": 1.0}),
         ("der", {"batch_classes": "batch", "average": 0.7, "distil": 0.5}),
-        ("gem", {"constraints": "mean"}),
+        ("gem", {"constraints": "mean", "keeps": "sample"}),
         ("samc", {"batch_classes": "batch", "codec": "coo"}),
     ],
 )

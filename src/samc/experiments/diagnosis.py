@@ -60,6 +60,8 @@ class Diagnosis(Watcher):
             raise ConfigError(
                 f"--diagnose measures completed memories, {name} has none; use --model samc or leave it out"
             )
+        if not learner.scenario.told:
+            raise ConfigError("--diagnose looks at each past task's memory; leave --boundaries hidden out")
         given = {name: getattr(learner.settings, name) for name in PLAIN if name not in learner.settings.idle()}
         others = [flag(name) for name, value in given.items() if value != PLAIN[name]]
         if others:
@@ -67,8 +69,6 @@ class Diagnosis(Watcher):
                 "--diagnose measures plain steps and a memory of the newest images, which "
                 f"{', '.join(others)} change; use --preset paper without them, or leave it out"
             )
-        if not learner.scenario.told:
-            raise ConfigError("--diagnose looks at each past task's memory; leave --boundaries hidden out")
         if learner.memory.tasks:
             raise ConfigError("--diagnose needs to see every image that is remembered; begin with an empty memory")
         self.learner = learner

@@ -106,7 +106,7 @@ RELEASED = {
     "mer": ONE_BY_ONE | {"replay_current": True, "meta_statistics": True},
 }
 # as the SAMC authors' compiled files have them, but for one reservoir of all tasks (docs/methods.md)
-AS_RELEASED = tuple(
+RIVALS_AS_RELEASED = tuple(
     variant
     for model, settings in RELEASED.items()
     for variant in (
@@ -115,8 +115,17 @@ AS_RELEASED = tuple(
         Variant(f"{model}, as released", model, settings, against=model),
     )
 )
+README_THRESHOLD = {"split-cifar100": {"threshold": 0.6}}
+# of the authors' command; on the other streams the appendix's
 HALF = {"n_tasks": 10}
 # of Split CIFAR-100: a quarter of the time of all twenty tasks
+
+
+def as_released(stream: str) -> tuple[Variant, ...]:
+    """SAMC as the authors' readable source has it, by Telea's rule alone; ER and MER where they have been compared."""
+    settings = {"completion": "telea", **README_THRESHOLD.get(stream, {})}
+    ours = SAMC, Variant("samc, as released", "samc", settings, "samc", against="samc")
+    return (*ours, *RIVALS_AS_RELEASED) if stream in ("split-cifar100", EMBEDDED) else ours
 
 
 def one_change_each(stream: str) -> tuple[Variant, ...]:
@@ -203,9 +212,8 @@ LISTED = (
     ),
     Item(
         "released",
-        "ER and MER as the SAMC authors' code replays, image by image",
-        on_every_stream(*AS_RELEASED),
-        streams=("split-cifar100",),
+        "as the authors' code has them: SAMC without an autoencoder, ER and MER replaying image by image",
+        as_released,
     ),
     Item(
         "frontier",

@@ -1,4 +1,4 @@
-"""Finetune: plain SGD on whatever comes, with nothing kept. The floor that every other method must beat."""
+"""Finetune: plain SGD on whatever comes, with nothing kept: what every method with a memory should beat."""
 
 from samc.learners.base import NetworkLearner
 from samc.learners.contract import StepStats

@@ -60,7 +60,7 @@ def no_cone(settings: ConeSettings) -> str:
     """Why there is none: its constraints are one per task."""
     if settings.boundaries == "told" or settings.constraints == "mean":
         return ""
-    remedy = "--constraints mean, agem or er have one memory of all"
+    remedy = "--constraints mean --keeps sample, agem or er have one memory of all"
     return f"gem has a constraint per task, and hidden boundaries tell of none; {remedy}, or take told"
 
 

@@ -1,4 +1,4 @@
-"""Joint: every image is kept and all tasks are learnt at once. The ceiling that a limited memory is measured by."""
+"""Joint: every image is kept and all tasks are learnt at once: what a limited memory is measured by."""
 
 from collections.abc import Iterable
 from typing import Any

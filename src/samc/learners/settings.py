@@ -147,6 +147,8 @@ class KeepingSettings(MemorySettings, HoldingSettings):
     def meaningless(self) -> str:
         if self.boundaries == "hidden" and self.batch_classes == "task":
             return "hidden boundaries do not tell a task's classes; take --batch-classes batch or seen"
+        if self.boundaries == "hidden" and self.keeps == "newest":
+            return "where boundaries are hidden the newest images are none of the past's; add --keeps sample"
         return super().meaningless()
 
 
