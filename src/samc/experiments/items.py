@@ -212,7 +212,7 @@ LISTED = (
     ),
     Item(
         "released",
-        "as the authors' code has them: SAMC without an autoencoder, ER and MER replaying image by image",
+        "SAMC, ER and MER as the authors' code has them",
         as_released,
     ),
     Item(
