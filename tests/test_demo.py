@@ -31,9 +31,9 @@ def test_the_demo_leaves_records_and_a_picture(small, tmp_path, monkeypatch, cap
             main(["demo", "--out", "out", "--device", "cpu"])
         assert not exit_.value.code
     out = capsys.readouterr().out
-    folders = ("finetune", "gem", "samc-as-in-the-paper", "samc-best")
+    folders = ("finetune", "gem", "samc-as-in-the-paper", "samc-default-preset")
     records = dict(zip(demo.METHODS, (RunRecord.load(tmp_path / "out" / name) for name in folders), strict=True))
-    budgets = {records[name].memory["budget_bytes"] for name in ("gem", demo.PAPER, demo.BEST)}
+    budgets = {records[name].memory["budget_bytes"] for name in ("gem", demo.PAPER, demo.DEFAULT)}
     assert budgets == {30_730}
     assert len({str(record.fingerprint) for record in records.values()}) == 1
     for name, record in records.items():

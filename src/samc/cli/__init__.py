@@ -42,7 +42,7 @@ Examples:
 
   samc results results/paper                     one page of all runs
 
-  samc compare runs/demo/gem runs/demo/samc      two runs in detail
+  samc compare runs/a runs/b                     two runs in detail
 
   samc memory info runs/first                    what it remembers
 

@@ -98,6 +98,6 @@ def compare(
 
     Examples:
 
-      samc compare runs/demo/gem runs/demo/samc
+      samc compare runs/demo/gem runs/demo/samc-default-preset
     """
     draw(*pair_tables(RunRecord.load(first), RunRecord.load(second)))

@@ -1,4 +1,4 @@
-"""The demo: finetune, GEM, SAMC as in the paper and SAMC at its best, at equal true bytes on the embedded stream."""
+"""The demo: finetune, GEM, SAMC as in the paper and by its default, at equal true bytes on the embedded stream."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,12 +13,12 @@ from samc.experiments.progress_log import FILE as PROGRESS
 from samc.experiments.progress_log import ProgressLog
 from samc.protocol import Watcher
 
-PAPER, BEST = "samc, as in the paper", "samc, best"
+PAPER, DEFAULT = "samc, as in the paper", "samc, default preset"
 METHODS: dict[str, dict[str, Any]] = {
     "finetune": {"model": "finetune"},
     "gem": {"model": "gem"},
     PAPER: {"model": "samc", "preset": "paper", "accounting": "bytes"},
-    BEST: {"model": "samc"},
+    DEFAULT: {"model": "samc"},
 }
 
 
