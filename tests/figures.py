@@ -100,12 +100,13 @@ def runs_of(item, stream="split-cifar100"):
     return {runs.variant.label: runs for runs in by_stream(found, axis=("accounting", *BUDGET))[stream]}
 
 
-def on_a_cpu(line):
-    """ACC of class-incremental runs of Split CIFAR-100 in the smaller memory that no GPU has learnt."""
-    jobs = ITEMS["class-incremental"].jobs(("split-cifar100",)).items()
-    store = RecordStore(ROOT / "results" / "class-incremental-cpu")
-    runs = [store.find(job) for (_, variant, _), job in jobs if (variant.line, variant.at) == (line, 614_600)]
-    return [ACC(record) for record in runs if record]
+@cache
+def on_a_cpu(item, label, stream="split-cifar100"):
+    """Records by seed of a row that no GPU has learnt."""
+    store = RecordStore(ROOT / "results" / f"{item}-cpu")
+    jobs = {seed: job for (_, variant, seed), job in ITEMS[item].jobs((stream,)).items() if variant.label == label}
+    found = {seed: store.find(job) for seed, job in jobs.items()}
+    return {seed: record for seed, record in found.items() if record}
 
 
 def by_seed(measure, label, item="table1", stream="split-cifar100"):
