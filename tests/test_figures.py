@@ -66,6 +66,7 @@ OF_FORMS = {
     "`--preset paper`": ("table1", "samc"),
     "`--preset text`": ("table1", "samc, the paper's text"),
     "pretrained, left as it is": ("table2", "rule+autoencoder, pretrained"),
+    "as released": ("released", "samc, as released"),
     "rule alone": ("table2", "rule"),
     "from the stream alone": ("table1", "samc, from the stream alone"),
     "the same, ER's rule": ("table1", "samc, from the stream alone, ER's rule"),
