@@ -637,6 +637,11 @@ SENTENCES = [
         ],
     ),
     (
+        "README.md",
+        "With it seeds 0 and 1, on a CPU, have {} and {} there",
+        lambda: [ACC(RunRecord.load(ROOT / "results" / "split-cifar10-best-cpu" / f"seed{seed}")) for seed in (0, 1)],
+    ),
+    (
         "docs/fidelity.md",
         "level with the paper in ACC, BWT (−{} ± {}, p {}) and tasks just learnt ({} ± {}, p {})",
         released_beside_paper,
