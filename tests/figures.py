@@ -109,6 +109,11 @@ def on_a_cpu(item, label, stream="split-cifar100"):
     return {seed: record for seed, record in found.items() if record}
 
 
+def shown_records(cell, item, label, stream):
+    """Records by seed of the row that a cell is of; one that says CPU is of runs that no GPU has learnt."""
+    return on_a_cpu(item, label, stream) if "CPU" in cell else runs_of(item, stream)[label].records
+
+
 def by_seed(measure, label, item="table1", stream="split-cifar100"):
     """A measure of each of a row's runs, by seed."""
     return {seed: measure(record) for seed, record in runs_of(item, stream)[label].records.items()}

@@ -13,10 +13,10 @@ from figures import (
     by_seed,
     chance,
     implied_just_learnt,
-    on_a_cpu,
     runs_of,
     says,
     says_verdict,
+    shown_records,
     signs,
     table,
     theory,
@@ -213,8 +213,8 @@ def test_fidelity_on_what_was_tried():
     for form, (item, label) in OF_FORMS.items():
         for number, stream in enumerate(STREAMS.values()):
             acc, shown = rows[form][2 * number : 2 * number + 2]
-            records = on_a_cpu(item, label, stream) if "CPU" in acc else runs_of(item, stream)[label].records
-            found, paper = spread([*map(ACC, records.values())]), published("table1", stream)["samc"]
+            values = [*map(ACC, shown_records(acc, item, label, stream).values())]
+            found, paper = spread(values), published("table1", stream)["samc"]
             p = p_against_paper(found, paper["acc"], paper["acc_sd"]) if found else None
             known = [value for value in (found and found.mean, found and found.sd) if value is not None]
             assert says(acc, *known), (form, stream, acc)  # one seed has no deviation
@@ -348,10 +348,7 @@ def test_one_head_at_equal_bytes(page):
         for (stream, nbytes), cell in zip(columns, cells, strict=True):
             label = f"{method.lower()}, {nbytes:,} bytes"
             shown, _, where = cell.partition(" (CPU")
-            records = (
-                on_a_cpu("class-incremental", label) if where else runs_of("class-incremental", stream)[label].records
-            )
-            values = [ACC(record) for record in records.values()]
+            values = [*map(ACC, shown_records(cell, "class-incremental", label, stream).values())]
             assert len(values) == (3 if where else 0 if cell == "not run" else 5), (method, stream, cell)
             assert says(shown, *([mean(values), stdev(values)] if values else [None])), (method, stream, cell, values)
 

@@ -126,16 +126,12 @@ def wrong_signs():
     return len(if_not), sum(if_not), len(if_positive), len(if_positive) - sum(if_positive)
 
 
-def steps_of(diagnosis):
-    """By task and step its pairs, with one memory after the other."""
-    found = {}
-    for pair in diagnosis["steps"]:
-        found.setdefault((pair["task"], pair["step"]), []).append(pair)
-    return found
-
-
 def by_step():
-    return list(steps_of(theory()).values())
+    """The pairs of each step, with one memory after the other."""
+    found = {}
+    for pair in theory()["steps"]:
+        found.setdefault((pair["task"], pair["step"]), []).append(pair)
+    return list(found.values())
 
 
 def within_steps():
@@ -253,6 +249,7 @@ def released_beside_paper():
     """How far below zero BWT of SAMC as released is, and tasks just learnt: each its mean, deviation and p."""
     paper = published("table1", "split-cifar10")["samc"]
     bwt, learnt = (spread([*as_released(measure).values()]) for measure in (BWT_BY_T, just_learnt_percent))
+    assert len(bwt.values) == 3
     of_bwt = p_against_paper(bwt, paper["bwt"], paper["bwt_sd"])
     return -bwt.mean, bwt.sd, of_bwt, learnt.mean, learnt.sd, p_against_paper(learnt, *implied_just_learnt(paper))
 
@@ -265,10 +262,11 @@ def with_engine_and_loop():
 
 def obtuse_applied():
     """Applied products that are not positive, all of steps that were projected: how many, and their ends."""
-    steps = [pair for pair in theory()["steps"] if pair["product_applied"] <= 0]
-    projected = {key for key, pairs in steps_of(theory()).items() if min(p["product_completed"] for p in pairs) < 0}
-    assert all((pair["task"], pair["step"]) in projected for pair in steps)
-    products = [pair["product_applied"] for pair in steps]
+    products = []
+    for pairs in by_step():
+        obtuse = [pair["product_applied"] for pair in pairs if pair["product_applied"] <= 0]
+        assert not obtuse or min(pair["product_completed"] for pair in pairs) < 0
+        products += obtuse
     return len(products), -min(products), -max(products)
 
 
