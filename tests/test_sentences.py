@@ -173,7 +173,7 @@ def beyond_paper():
 
 
 def completed_alone(label):
-    """ACC of the one seed that all completions of Table 2 have on mini-ImageNet; either autoencoder alone rounds alike."""
+    """ACC of the one seed that all completions have on mini-ImageNet; both autoencoders alone round alike."""
     alone = [by_seed(ACC, row, "table2", MINI)[0] for row in ("autoencoder", "autoencoder, pretrained")]
     assert len({round(acc) for acc in alone}) == 1
     return by_seed(ACC, label, "table2", MINI)[0]
