@@ -27,6 +27,7 @@ from logs import without_progress
 from run_makers import gone_on
 from samc import checkpoints as checkpoints_module
 from samc import files
+from samc import record as record_module
 from samc.checkpoints import EVERY, Checkpoints
 from samc.cli.unfinished import Unfinished
 from samc.errors import ConfigError, DataError, OutputError
@@ -38,6 +39,8 @@ from samc.experiments.pictures import PictureCollector
 from samc.experiments.record_store import RecordStore
 from samc.learners import LEARNERS, configure
 from samc.protocol import Watcher, learn_stream, run
+from samc.record import RunRecord
+from samc.report.runs import machines_in_words
 from samc.state import pack
 from samc.stopping import Stopped, signals_noted
 from toys import coloured_squares
@@ -325,6 +328,33 @@ def test_another_version_and_another_run_are_refused(crashed, monkeypatch):
         with pytest.raises(DataError, match=r"was written by samc .*, this is samc 99.0, which may compute otherwise"):
             go_on()
     assert but_for_seconds(go_on()[0]) == but_for_seconds(record)
+
+
+@pytest.mark.parametrize("elsewhere", ["torch", "processor", "threads"])
+def test_a_run_that_goes_on_elsewhere_names_every_place(elsewhere, crashed, monkeypatch):
+    folder, record, go_on = crashed
+    home = {"device": record.device, "versions": record.versions}
+    versions = record.versions | ({"torch": "99.0"} if elsewhere == "torch" else {})
+    name = {"processor": {"name": "another"}, "threads": {"threads": 99}}.get(elsewhere, {})
+    with monkeypatch.context() as patch:
+        patch.setattr(record_module, "versions", lambda: versions)
+        patch.setattr(record_module, "describe_device", lambda device: record.device | name)
+        for steps in (1, 2):  # it is the same place the second time
+            with pytest.raises(CrashError):
+                learn_stream(
+                    toy(), make("er", backbone="mlp"), 5, 1, [After(steps + 1, crash)], None, Checkpoints(folder, "1")
+                )
+    found, checkpoints = go_on()
+    there = {"device": record.device | name, "versions": versions}
+    assert found.began_on == [home | {"until": "task 2, step 1"}, there | {"until": "task 3, its beginning"}]
+    assert but_for_seconds(replace(found, began_on=None)) == but_for_seconds(record)
+    mine = record.device["name"]
+    assert found.machine == (f"{mine}, then another, then {mine}" if elsewhere == "processor" else mine)
+    assert machines_in_words(found).count(", then ") == 2
+    note = "learnt until task 3, its beginning on another device or with other versions; its record says so"
+    assert checkpoints.notes == [note]
+    found.save(folder)
+    assert RunRecord.load(folder) == found
 
 
 def full(*_):

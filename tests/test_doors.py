@@ -352,6 +352,8 @@ def test_large_images_are_thinned_before_they_are_completed(tmp_path, command):
         ("versions", "torch", None, "versions.torch is None instead of a version"),
         ("device", "name", 3, "device.name is 3 instead of a machine's name"),
         ("accuracy_matrix", 1, [0.5], "accuracy_matrix is .* instead of rows of as many fractions from 0 to 1"),
+        ("began_on", None, [{"device": {"name": "a"}}], "began_on is .* instead of the devices and versions that it"),
+        ("began_on", None, "a", "began_on is 'a' instead of the devices and versions that it was begun with"),
     ],
 )  # fmt: skip
 def test_a_record_is_checked_when_it_is_read(tmp_path, part, name, value, message):

@@ -70,6 +70,13 @@ def test_of_two_equal_runs_the_later_counts_and_another_machine_is_another_row(r
     assert sorted(cells[1:3] for cells in table.cells()) == sorted([["0", "60.0"], ["0", f"{100 * record.acc:.1f}"]])
 
 
+def test_a_run_that_was_begun_elsewhere_is_a_row_of_its_own(record):
+    begun = {"device": record.device | {"name": "another"}, "versions": record.versions, "until": "task 2, step 3"}
+    (table,) = comparison_tables([record, replace(record, acc=0.5, began_on=[begun])])
+    assert [cells[1] for cells in table.cells()] == ["0", "0"]
+    assert any(f"machine another, then {record.device['name']}" in cells[0] for cells in table.cells())
+
+
 @pytest.mark.parametrize("folder", [folder.name for folder in (ROOT / "results").iterdir()])
 def test_every_record_of_the_repository_can_be_reported(folder):
     console = Console(width=80, file=io.StringIO(), markup=False)

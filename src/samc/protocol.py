@@ -161,6 +161,7 @@ def learn_stream(
         notes=chance_notes(left, learner, so_far) or None,
         class_names=list(names) if (names := class_names(stream)) else None,
         between=so_far.between + [[]] * (len(stream) - len(so_far.between)) if test_every else None,
+        began_on=going.began_on or None,
     )
 
 

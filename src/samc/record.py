@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, asdict, dataclass, fields
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,8 @@ class RunRecord:
     # the run that this one goes on from, by the digest of its record, what that had learnt, and which numbers come next
     between: list[list[list[float]]] | None = None
     # for each task the tests made while it was learnt, where a run was asked for them (--test-every)
+    began_on: list[dict[str, Any]] | None = None
+    # devices and versions before the last, where a run went on elsewhere from a checkpoint, and how far each came
 
     @property
     def bwt_by_t(self) -> float:
@@ -93,6 +96,12 @@ class RunRecord:
     @property
     def average_incremental_accuracy(self) -> float:
         return average_incremental_accuracy(self.accuracy_matrix)
+
+    @property
+    def machine(self) -> str:
+        """The machine's name; of a run that went on elsewhere, all of them in their order."""
+        names = [*(part["device"]["name"] for part in self.began_on or ()), self.device["name"]]
+        return ", then ".join(name for name, _ in groupby(names))
 
     @property
     def known_names(self) -> Sequence[str] | None:
@@ -200,6 +209,16 @@ def is_continuation(value: Any) -> bool:
     return is_text(value["record"]) and all(map(is_count, counts)) and all(map(is_scalar, settings))
 
 
+def is_part_elsewhere(value: Any) -> bool:
+    """What `part_learnt` writes."""
+    if not isinstance(value, dict) or set(value) != {"device", "versions", "until"} or not is_text(value["until"]):
+        return False
+    if not all(isinstance(value[part], dict) and {*NEEDED[part]} <= {*value[part]} for part in ("device", "versions")):
+        return False
+    device, used = value["device"], value["versions"]
+    return is_text(device["name"]) and all(map(is_scalar, device.values())) and all(map(is_text, used.values()))
+
+
 EACH = "*"
 RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "acc": (is_fraction, "a fraction from 0 to 1"),
@@ -240,6 +259,7 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "continues": (perhaps(is_continuation), "what it goes on from"),
     "between": (perhaps(are(are(are(is_fraction)))), "the accuracies of tests, by task"),
+    "began_on": (perhaps(are(is_part_elsewhere)), "the devices and versions that it was begun with"),
     "diagnosis": (lambda value: value is None or isinstance(value, dict), "what was measured"),
 }
 # of each value that tables and figures read, what it has to be, in code and in words
@@ -273,7 +293,7 @@ def versions() -> dict[str, str]:
     return {
         "samc": VERSION,
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),  # its own is no plain text, which a checkpoint would not hold
         "numpy": numpy.__version__,
         "opencv": cv2.__version__,
     }
@@ -285,6 +305,11 @@ def describe_device(device: torch.device) -> dict[str, Any]:
         memory = math.ceil(properties.total_memory / 2**30)
         return {"type": "cuda", "name": properties.name, "memory_gib": memory}
     return {"type": device.type, "name": processor_name(), "threads": torch.get_num_threads()}
+
+
+def part_learnt(device: torch.device, until: str) -> dict[str, Any]:
+    """What learns a run here, and how far it has come with it."""
+    return {"device": describe_device(device), "versions": versions(), "until": until}
 
 
 def processor_name() -> str:

@@ -15,6 +15,7 @@ from samc.clock import Clock
 from samc.errors import DataError, UserError
 from samc.learners.contract import Learner
 from samc.learners.fitting import check_kept
+from samc.record import is_part_elsewhere, part_learnt
 from samc.stopping import Request, Stopped
 from samc.streams.base import Stream, Task
 from samc.streams.loader import LoaderTask, loaders_of, random_states, set_random_states
@@ -118,6 +119,7 @@ class Going:
         self.started, self.before = time.perf_counter(), dict[str, float]()
         self.at_start: dict[str, Any] = {}
         self.at_checkpoint: dict[str, Any] = {}
+        self.began_on: list[dict[str, Any]] = []
 
     # What it draws its batches from
 
@@ -173,6 +175,9 @@ class Going:
         now = self.learner.seconds() | self.clock.seconds() | {"total": time.perf_counter() - self.started}
         return {name: self.before.get(name, 0.0) + now.get(name, 0.0) for name in {**self.before, **now}}
 
+    def part_learnt(self) -> dict[str, Any]:
+        return part_learnt(getattr(self.learner, "device", torch.device("cpu")), str(self.so_far))
+
     def state_dict(self) -> dict[str, Any]:
         watching = {type(watcher).__name__: watcher.state_dict() for watcher in self.watchers}
         return {
@@ -181,6 +186,7 @@ class Going:
             "so_far": self.so_far.state_dict(),
             "seconds": self.seconds(),
             "watchers": {name: state for name, state in watching.items() if state},
+            "parts": [*self.began_on, self.part_learnt()],
             "at_start": self.at_start,
             "random": random_states(self.loaders),
             "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
@@ -226,6 +232,10 @@ class Going:
             setattr(self.so_far, name, value)
         self.so_far.check(len(self.stream))
         self.before, self.at_start, self.at_checkpoint = state["seconds"], state["at_start"], state["random"]
+        self.began_on = elsewhere(state["parts"], self.part_learnt())
+        if self.began_on:
+            until = self.began_on[-1]["until"]
+            checkpoints.notes.append(f"learnt until {until} on another device or with other versions; its record says so")
         if not all(map(is_amount, self.before.values())):
             raise ValueError("its seconds are no numbers")
         if self.so_far.in_round and not self.at_start:
@@ -245,6 +255,14 @@ class Going:
             assert self.checkpoints is not None
             folder = self.checkpoints.folder
             raise DataError(f"{folder} holds checkpoints of another run ({found}); choose another folder or remove it")
+
+
+def elsewhere(parts: list[dict[str, Any]], here: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those parts of a run that another device or other versions learnt; the last is this one's where they are alike."""
+    if not isinstance(parts, list) or not parts or not all(map(is_part_elsewhere, parts)):
+        raise ValueError("it does not say on what it was learnt")
+    alike = all(parts[-1][name] == here[name] for name in ("device", "versions"))
+    return parts[:-1] if alike else parts
 
 
 def flattened(terms: dict[str, Any]) -> dict[str, Any]:

@@ -141,7 +141,7 @@ def settings_of(record: RunRecord) -> dict[str, Any]:
 
 def machine_of(record: RunRecord) -> dict[str, Any]:
     """A run's machine and, on a CPU, the threads that it was learnt with."""
-    return {"machine": record.device["name"], "threads": record.device.get("threads")}
+    return {"machine": record.machine, "threads": record.device.get("threads")}
 
 
 def title_of(terms: dict[str, Any], taken: Collection[str]) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from samc.errors import DataError
@@ -94,15 +95,20 @@ def check_equal_terms(stream: str, rows: Iterable[Runs], axis: tuple[str, ...]) 
 
 def machines_sentence(records: Iterable[RunRecord | None]) -> list[str]:
     """The machines and versions of some runs, as a list of one sentence; empty if there are no runs."""
-    places = {
-        f"{record.device['name']} (torch {record.versions['torch']}, samc {record.versions['samc']}{threads(record)})"
-        for record in records
-        if record
-    }
+    places = {machines_in_words(record) for record in records if record}
     return [f"Learnt on {'; '.join(sorted(places))}."] if places else []
 
 
-def threads(record: RunRecord) -> str:
+def machines_in_words(record: RunRecord) -> str:
+    """Of a run that went on elsewhere from a checkpoint, all of them in their order."""
+    parts = [*((part["device"], part["versions"]) for part in record.began_on or ()), (record.device, record.versions)]
+    named = [
+        f"{device['name']} (torch {used['torch']}, samc {used['samc']}{threads(device)})" for device, used in parts
+    ]
+    return ", then ".join(place for place, _ in groupby(named))
+
+
+def threads(device: dict[str, Any]) -> str:
     """On a CPU, how many: another number gives other figures."""
-    count = record.device.get("threads")
+    count = device.get("threads")
     return "" if count is None else f", {count} {'thread' if count == 1 else 'threads'}"

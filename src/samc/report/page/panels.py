@@ -153,7 +153,7 @@ def origin(method: Method) -> Origin:
         list(map(printable, commands)),
         facts({name: value for name, value in first.config.items() if name != "seed"} | {"seeds": method.seeds}),
         facts(first.fingerprint),
-        facts({**first.device, **first.versions}),
+        facts({**first.device, "name": first.machine, **first.versions}),
         [printable(str(note)) for note in notes],
     )
 
