@@ -235,7 +235,8 @@ class Going:
         self.began_on = elsewhere(state["parts"], self.part_learnt())
         if self.began_on:
             until = self.began_on[-1]["until"]
-            checkpoints.notes.append(f"learnt until {until} on another device or with other versions; its record says so")
+            where = "on another device or with other versions"
+            checkpoints.notes.append(f"learnt until {until} {where}; its record says so")
         if not all(map(is_amount, self.before.values())):
             raise ValueError("its seconds are no numbers")
         if self.so_far.in_round and not self.at_start:
@@ -258,7 +259,7 @@ class Going:
 
 
 def elsewhere(parts: list[dict[str, Any]], here: dict[str, Any]) -> list[dict[str, Any]]:
-    """Those parts of a run that another device or other versions learnt; the last is this one's where they are alike."""
+    """The parts that another device or other versions learnt; the last is this one's where they are alike."""
     if not isinstance(parts, list) or not parts or not all(map(is_part_elsewhere, parts)):
         raise ValueError("it does not say on what it was learnt")
     alike = all(parts[-1][name] == here[name] for name in ("device", "versions"))
