@@ -407,6 +407,15 @@ VERDICTS = [
             ("0.2 and 0.4 are open and the lower others level with it.", "level", ("0", "0.1", "0.5")),
         )
     ),
+    *(
+        (
+            "docs/methods.md",
+            "(BWT by T −11.5 and −9.9: level) and learns new tasks less well (50.2 and 58.6: below).",
+            word,
+            lambda of=of: [(by_seed(of, "ebm"), by_seed(of, "finetune"))],
+        )
+        for word, of in (("level", BWT_BY_T), ("below", just_learnt_percent))
+    ),
     (
         "docs/fidelity.md",
         "level with it in that of 20 to 40, and below it in that of 50.**",
@@ -608,6 +617,15 @@ SENTENCES = [
         "docs/fidelity.md",
         "it comes to {} to {} dB on dropped ones, where the rule has {} to {} (",
         lambda: [limit(dropped_db(way)) for way in ("pretrained alone", "telea") for limit in (min, max)],
+    ),
+    (
+        "docs/methods.md",
+        "(BWT by T −{} and −{}: level) and learns new tasks less well ({} and {}: below).",
+        lambda: [
+            sign * found(label, measure=of).mean
+            for sign, of in ((-1, BWT_BY_T), (1, just_learnt_percent))
+            for label in ("ebm", "finetune")
+        ],
     ),
     (
         "docs/fidelity.md",
