@@ -29,6 +29,16 @@ def content(memory):
     return terms, memory.state_dict(), costs, memory.nbytes_by_part
 
 
+@pytest.mark.parametrize("tasks", [1, 20])
+@pytest.mark.parametrize("note", [None, "logits"])
+@pytest.mark.parametrize("spec", ["raw", "jpeg:10", "coo", "focus:2:jpeg:10@16", "gist:webp:5+cam+deflate"])
+def test_what_a_file_holds_besides_is_as_small_as_the_documents_say(tmp_path, spec, note, tasks):
+    many = {"tasks": range(tasks), "count": 300, "classes": 100, "budget": Budget(10_000_000)}
+    memory, _ = filled(spec, note=note, **many)
+    assert all(len(held.images) == 300 for held in memory.by_task.values())
+    assert 400 <= container_bytes(memory.save(tmp_path / "memory.samc")) <= 1000
+
+
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 20, 13)])
 @pytest.mark.parametrize("classes", [10, 300])
