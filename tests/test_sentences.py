@@ -223,6 +223,12 @@ def size(model, images):
     return by_seed(ACC, f"{model}, {images}", SIZE)
 
 
+def best_with_the_limit():
+    """On Split CIFAR-10, since old heads are held no harder than a step can follow."""
+    folder = ROOT / "results" / "split-cifar10-best-cpu"
+    return {seed: ACC(RunRecord.load(folder / f"seed{seed}")) for seed in range(5)}
+
+
 def at_mu(mu):
     """On CIFAR-10's test images, SAMC from the stream alone at a threshold."""
     return by_seed(ACC, mu, "threshold", "split-cifar10")
@@ -415,6 +421,12 @@ VERDICTS = [
             lambda of=of: [(by_seed(of, "ebm"), by_seed(of, "finetune"))],
         )
         for word, of in (("level", BWT_BY_T), ("below", just_learnt_percent))
+    ),
+    (
+        "README.md",
+        "there on a CPU, level with the table's",
+        "level",
+        lambda: [(best_with_the_limit(), by_seed(ACC, BEST, "table1", "split-cifar10"))],
     ),
     (
         "docs/fidelity.md",
@@ -699,8 +711,8 @@ SENTENCES = [
     ),
     (
         "README.md",
-        "With it seeds 0 and 1, on a CPU, have {} and {} there",
-        lambda: [ACC(RunRecord.load(ROOT / "results" / "split-cifar10-best-cpu" / f"seed{seed}")) for seed in (0, 1)],
+        "With it five seeds have {} ± {} there on a CPU",
+        lambda: [of(best_with_the_limit().values()) for of in (mean, stdev)],
     ),
     (
         "docs/fidelity.md",
