@@ -15,8 +15,8 @@ from samc.device import choose
 from samc.engine import Batch
 from samc.learners.inputs import as_labels
 from samc.learners.samc import SAMC
+from samc.machine import describe_device, versions
 from samc.memory import Codec, EpisodicMemory, Selection, budget_of, parse_codec, select
-from samc.record import describe_device, versions
 from samc.saliency import as_bytes, saliency_map
 from samc.streams import open_stream
 

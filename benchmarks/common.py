@@ -26,10 +26,11 @@ from samc.learners import LEARNERS, NetworkLearner
 from samc.learners.inputs import as_labels
 from samc.learners.rehearsal import RehearsalLearner
 from samc.learners.samc import SAMC
+from samc.machine import describe_device, versions
 from samc.memory import full_selection
 from samc.models import Classifier, Heads, ReducedResNet18, probe
 from samc.models.start import seeded
-from samc.record import RunRecord, describe_device, versions
+from samc.record import RunRecord
 from samc.report.numbers import DASH
 from samc.report.tables import Column, Table, TableRow, markdown_grid
 

@@ -10,7 +10,7 @@ import torch
 
 from samc.learners.er import ER
 from samc.learners.samc import SAMC
-from samc.record import describe_device, versions
+from samc.machine import describe_device, versions
 from samc.streams import split_synthetic
 
 CODECS = ("coo", "bitmask", "bitmask+deflate", "cam", "cam+deflate", "gist:thumb:4+cam", "gist:jpeg:10+cam+deflate",

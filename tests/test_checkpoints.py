@@ -27,7 +27,7 @@ from logs import without_progress
 from run_makers import gone_on
 from samc import checkpoints as checkpoints_module
 from samc import files
-from samc import record as record_module
+from samc import machine as machine_module
 from samc.checkpoints import EVERY, Checkpoints
 from samc.cli.unfinished import Unfinished
 from samc.errors import ConfigError, DataError, OutputError
@@ -337,8 +337,8 @@ def test_a_run_that_goes_on_elsewhere_names_every_place(elsewhere, crashed, monk
     versions = record.versions | ({"torch": "99.0"} if elsewhere == "torch" else {})
     name = {"processor": {"name": "another"}, "threads": {"threads": 99}}.get(elsewhere, {})
     with monkeypatch.context() as patch:
-        patch.setattr(record_module, "versions", lambda: versions)
-        patch.setattr(record_module, "describe_device", lambda device: record.device | name)
+        patch.setattr(machine_module, "versions", lambda: versions)
+        patch.setattr(machine_module, "describe_device", lambda device: record.device | name)
         for steps in (1, 2):  # it is the same place the second time
             with pytest.raises(CrashError):
                 learn_stream(

@@ -23,7 +23,7 @@ FLOORS = (
     ("memory", "completion", "projection"),
     ("saliency", "engine"),
     ("models",),
-    ("streams", "metrics", "similarity"),
+    ("streams", "metrics", "similarity", "machine"),
     ("device", "clock", "presets", "values"),
     ("config", "state"),
     ("tensor_files",),

@@ -18,8 +18,9 @@ from samc.learners.contract import Learner, StepStats
 from samc.learners.saving import FILE as LEARNER
 from samc.learners.scenario import Scenario
 from samc.learners.settings import NetworkSettings
+from samc.machine import place
 from samc.memory.file import FILE as MEMORY
-from samc.record import RunRecord, claimed_folder, describe_device, versions
+from samc.record import RunRecord, claimed_folder
 from samc.resuming import Going, SoFar, stream_terms
 from samc.stopping import Request, signals_noted
 from samc.streams.base import Stream, Task
@@ -156,8 +157,7 @@ def learn_stream(
         seconds=seconds,
         config=config,
         fingerprint=fingerprint(stream, learner, n_epochs, shown, config, memory),
-        versions=versions(),
-        device=describe_device(getattr(learner, "device", torch.device("cpu"))),
+        **place(getattr(learner, "device", torch.device("cpu"))),
         notes=chance_notes(left, learner, so_far) or None,
         class_names=list(names) if (names := class_names(stream)) else None,
         between=so_far.between + [[]] * (len(stream) - len(so_far.between)) if test_every else None,

@@ -1,23 +1,17 @@
 """What a run leaves behind: one JSON file with its figures, its memory, its seconds, and where they come from."""
 
 import json
-import math
 import os
-import platform
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, asdict, dataclass, fields
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import cv2
-import numpy
-import torch
-
 from samc.errors import DataError, OutputError, shortened
 from samc.files import folders_with, read_regular, write_whole
+from samc.machine import PLACE, in_turn, is_part
 from samc.metrics import average_incremental_accuracy, backward_transfer, lowest_accuracy, stability_gap
 from samc.streams.names import name_of, names_without_data
 from samc.values import (
@@ -39,7 +33,6 @@ from samc.values import (
     perhaps,
     whole,
 )
-from samc.version import VERSION
 
 FILE = "record.json"
 MOST_BYTES = 2**25
@@ -49,8 +42,7 @@ NEEDED = {
     "seconds": ("total",),
     "config": ("model", "seed"),
     "fingerprint": ("stream", "class_order", "image_shape", "accounting"),
-    "versions": ("samc", "torch"),
-    "device": ("name",),
+    **PLACE,
 }
 # what tables and figures need of a record
 
@@ -98,10 +90,14 @@ class RunRecord:
         return average_incremental_accuracy(self.accuracy_matrix)
 
     @property
+    def places(self) -> list[tuple[dict[str, Any], dict[str, str]]]:
+        """Device and versions; of a run that went on elsewhere, all of them in their order."""
+        return [*((part["device"], part["versions"]) for part in self.began_on or ()), (self.device, self.versions)]
+
+    @property
     def machine(self) -> str:
-        """The machine's name; of a run that went on elsewhere, all of them in their order."""
-        names = [*(part["device"]["name"] for part in self.began_on or ()), self.device["name"]]
-        return ", then ".join(name for name, _ in groupby(names))
+        """The machine's name, or theirs."""
+        return in_turn(device["name"] for device, _ in self.places)
 
     @property
     def known_names(self) -> Sequence[str] | None:
@@ -209,16 +205,6 @@ def is_continuation(value: Any) -> bool:
     return is_text(value["record"]) and all(map(is_count, counts)) and all(map(is_scalar, settings))
 
 
-def is_part_elsewhere(value: Any) -> bool:
-    """What `part_learnt` writes."""
-    if not isinstance(value, dict) or set(value) != {"device", "versions", "until"} or not is_text(value["until"]):
-        return False
-    if not all(isinstance(value[part], dict) and {*NEEDED[part]} <= {*value[part]} for part in ("device", "versions")):
-        return False
-    device, used = value["device"], value["versions"]
-    return is_text(device["name"]) and all(map(is_scalar, device.values())) and all(map(is_text, used.values()))
-
-
 EACH = "*"
 RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "acc": (is_fraction, "a fraction from 0 to 1"),
@@ -259,7 +245,7 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "continues": (perhaps(is_continuation), "what it goes on from"),
     "between": (perhaps(are(are(are(is_fraction)))), "the accuracies of tests, by task"),
-    "began_on": (perhaps(are(is_part_elsewhere)), "the devices and versions that it was begun with"),
+    "began_on": (perhaps(are(is_part)), "the devices and versions that it was begun with"),
     "diagnosis": (lambda value: value is None or isinstance(value, dict), "what was measured"),
 }
 # of each value that tables and figures read, what it has to be, in code and in words
@@ -287,36 +273,3 @@ def claimed_folder(folder: Path) -> Iterator[None]:
             for path in made:
                 path.rmdir()
         raise
-
-
-def versions() -> dict[str, str]:
-    return {
-        "samc": VERSION,
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),  # its own is no plain text, which a checkpoint would not hold
-        "numpy": numpy.__version__,
-        "opencv": cv2.__version__,
-    }
-
-
-def describe_device(device: torch.device) -> dict[str, Any]:
-    if device.type == "cuda":
-        properties = torch.cuda.get_device_properties(device)
-        memory = math.ceil(properties.total_memory / 2**30)
-        return {"type": "cuda", "name": properties.name, "memory_gib": memory}
-    return {"type": device.type, "name": processor_name(), "threads": torch.get_num_threads()}
-
-
-def part_learnt(device: torch.device, until: str) -> dict[str, Any]:
-    """What learns a run here, and how far it has come with it."""
-    return {"device": describe_device(device), "versions": versions(), "until": until}
-
-
-def processor_name() -> str:
-    """The processor's own name where the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())

@@ -15,7 +15,7 @@ from samc.clock import Clock
 from samc.errors import DataError, UserError
 from samc.learners.contract import Learner
 from samc.learners.fitting import check_kept
-from samc.record import is_part_elsewhere, part_learnt
+from samc.machine import is_part, place
 from samc.stopping import Request, Stopped
 from samc.streams.base import Stream, Task
 from samc.streams.loader import LoaderTask, loaders_of, random_states, set_random_states
@@ -176,7 +176,7 @@ class Going:
         return {name: self.before.get(name, 0.0) + now.get(name, 0.0) for name in {**self.before, **now}}
 
     def part_learnt(self) -> dict[str, Any]:
-        return part_learnt(getattr(self.learner, "device", torch.device("cpu")), str(self.so_far))
+        return place(getattr(self.learner, "device", torch.device("cpu"))) | {"until": str(self.so_far)}
 
     def state_dict(self) -> dict[str, Any]:
         watching = {type(watcher).__name__: watcher.state_dict() for watcher in self.watchers}
@@ -260,7 +260,7 @@ class Going:
 
 def elsewhere(parts: list[dict[str, Any]], here: dict[str, Any]) -> list[dict[str, Any]]:
     """The parts that another device or other versions learnt; the last is this one's where they are alike."""
-    if not isinstance(parts, list) or not parts or not all(map(is_part_elsewhere, parts)):
+    if not isinstance(parts, list) or not parts or not all(map(is_part, parts)):
         raise ValueError("it does not say on what it was learnt")
     alike = all(parts[-1][name] == here[name] for name in ("device", "versions"))
     return parts[:-1] if alike else parts

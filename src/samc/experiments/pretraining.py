@@ -17,9 +17,9 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from samc.completion import RULES
 from samc.errors import ConfigError, DataError
+from samc.machine import versions
 from samc.memory import select
 from samc.models import InpaintingAutoencoder
-from samc.record import versions
 from samc.streams import Stream
 
 STEPS, BATCH, LR = 20_000, 64, 0.01

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from samc.errors import DataError
 from samc.experiments.specification import Key, Variant
+from samc.machine import in_turn
 from samc.record import RunRecord
 from samc.report.measures import Measure
 from samc.report.spread import Spread, spread
@@ -101,11 +101,10 @@ def machines_sentence(records: Iterable[RunRecord | None]) -> list[str]:
 
 def machines_in_words(record: RunRecord) -> str:
     """Of a run that went on elsewhere from a checkpoint, all of them in their order."""
-    parts = [*((part["device"], part["versions"]) for part in record.began_on or ()), (record.device, record.versions)]
-    named = [
-        f"{device['name']} (torch {used['torch']}, samc {used['samc']}{threads(device)})" for device, used in parts
-    ]
-    return ", then ".join(place for place, _ in groupby(named))
+    return in_turn(
+        f"{device['name']} (torch {used['torch']}, samc {used['samc']}{threads(device)})"
+        for device, used in record.places
+    )
 
 
 def threads(device: dict[str, Any]) -> str:
